@@ -1,0 +1,106 @@
+"""Every failure a user can meet, and the one place that maps it to an exit code.
+
+    AuditError                     exit 3, could not measure
+    +-- UsageError                 exit 2, the command line or drafter-audit.toml is wrong
+    |   +-- BadReferenceError     a reference nobody could resolve
+    |   +-- ProjectFileError       drafter-audit.toml does not follow its schema
+    +-- SourceError                exit 3, the files could not be had
+    |   +-- NotFoundError          no such repository, revision, folder or file
+    |   +-- AccessError            gated or private
+    |   +-- NetworkError           no network, offline without a cache, 429, 5xx, a body cut short
+    +-- CheckpointError            exit 3, the files are not what they claim to be
+        +-- ConfigError            config.json
+        +-- HeaderError            a weight file's header
+        +-- ShardIndexError           a shard index
+
+A message says what is wrong, where, and how to mend it, on one line. Text that came from a file or
+the network is escaped here, so that a repository cannot write to the user's terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+EXIT_OK = 0
+EXIT_CHECK_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_MEASURED = 3
+EXIT_INTERRUPTED = 130
+
+
+class AuditError(Exception):
+    """What is wrong, where it is, and how to mend it.
+
+    >>> str(AuditError("config.json is not JSON", "./ours/config.json:3", "write it again with json.dump"))
+    'config.json is not JSON, ./ours/config.json:3, write it again with json.dump'
+    """
+
+    exit_code = EXIT_NOT_MEASURED
+
+    def __init__(self, what: str, where: str, mend: str) -> None:
+        self.what = escape(what)
+        self.where = escape(where)
+        self.mend = escape(mend)
+        super().__init__(f"{self.what}, {self.where}, {self.mend}")
+
+
+class UsageError(AuditError):
+    exit_code = EXIT_USAGE
+
+
+class BadReferenceError(UsageError):
+    pass
+
+
+class ProjectFileError(UsageError):
+    pass
+
+
+class SourceError(AuditError):
+    pass
+
+
+class NotFoundError(SourceError):
+    pass
+
+
+class AccessError(SourceError):
+    pass
+
+
+class NetworkError(SourceError):
+    pass
+
+
+class CheckpointError(AuditError):
+    pass
+
+
+class ConfigError(CheckpointError):
+    pass
+
+
+class HeaderError(CheckpointError):
+    pass
+
+
+class ShardIndexError(CheckpointError):
+    pass
+
+
+def escape(text: str) -> str:
+    r"""`text` with control, format and surrogate characters written as escapes, newlines too.
+
+    >>> escape("a\x1b[31m\nb\u202e")
+    'a\\x1b[31m\\nb\\u202e'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape_character(character) for character in text)
+
+
+def _escape_character(character: str) -> str:
+    # Cc control, Cf format (bidi overrides), Cs lone surrogates, Co private, Zl/Zp line separators.
+    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
+        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return character
