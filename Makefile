@@ -1,0 +1,47 @@
+# What a contributor runs. Needs make and Python >= 3.11; `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+# One shell for every recipe, and no half-made stamp left behind by one that fails.
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+setup: $(READY) ## Make .venv with the package and the development tools
+
+# The stamp is newer than what decides the environment, so that only a change there installs again.
+$(READY): pyproject.toml constraints.txt
+	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	"$(PYTHON)" -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+demo: $(READY) ## Run the main job on what the project bundles
+	$(PY) examples/demo.py
+
+test: $(READY) ## Run the everyday tests
+	$(PY) -m pytest -m "not slow and not gpu"
+
+# pytest exits 5 when no test is marked slow, which is no failure here.
+test-slow: $(READY) ## Run the tests that are too slow for every day
+	$(PY) -m pytest -m "slow and not gpu" || [ $$? -eq 5 ]
+
+lint: $(READY) ## Check style and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(READY) ## Measure how fast the command line starts, against its bounds
+	$(PY) benchmarks/startup.py
+
+clean: ## Remove .venv, caches and builds
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
