@@ -110,8 +110,8 @@ def _hub(ref: str, uri: str) -> Reference:
     if parsed.type != "model":
         raise BadReferenceError(f"a {parsed.type}, not a model", repr(ref), ACCEPTED)
     path = parsed.path_in_repo.strip("/")
-    if path and leaves_folder(path):
-        raise BadReferenceError("a path that leaves its repository", repr(ref), ACCEPTED)
+    if (path and leaves_folder(path)) or (parsed.revision and leaves_folder(parsed.revision)):
+        raise BadReferenceError("a path or revision with .. in it", repr(ref), ACCEPTED)
     if not is_weight_name(path):
         return Reference(ref, "hub", parsed.id, parsed.revision, path)
     folder, file = PurePosixPath(path).parent, PurePosixPath(path).name

@@ -1,0 +1,145 @@
+"""A checkpoint on the Hub: small files come whole and stay in the Hub's cache, weight files are read by range.
+
+A branch or tag is resolved to its commit once, and all that is read later is of that commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Literal, NoReturn
+
+from drafter_audit.errors import CheckpointError, NotFoundError
+from drafter_audit.sources.hub_errors import Place, offline
+from drafter_audit.sources.hub_files import (
+    Listing,
+    cached_file,
+    download,
+    fetch_range,
+    is_commit,
+    list_repo,
+    remote_size,
+)
+from drafter_audit.sources.names import leaves_folder
+from drafter_audit.sources.reference import Reference
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """The checkpoint that `reference` names; the Hub is asked when something is read, and not before."""
+
+    reference: Reference
+
+    @property
+    def ref(self) -> str:
+        return self.reference.ref
+
+    @property
+    def kind(self) -> Literal["hub"]:
+        return "hub"
+
+    @property
+    def name(self) -> str:
+        return self.reference.name
+
+    @property
+    def weights_file(self) -> str | None:
+        return self.reference.weights_file
+
+    @property
+    def revision(self) -> str:
+        """The commit. Raises what `files` raises."""
+        asked = self.reference.revision
+        return asked if asked is not None and is_commit(asked) else self._listing.commit
+
+    def files(self) -> Mapping[str, int | None]:
+        """Name to size in bytes of the files in the folder that was named; one request, the first time.
+
+        Raises NotFoundError, AccessError, NetworkError.
+        """
+        return self._files
+
+    def read(self, name: str, *, limit: int) -> bytes:
+        """The whole file, from the Hub's cache where it lies there at this commit.
+
+        Raises NotFoundError, AccessError, NetworkError; CheckpointError above `limit` bytes, before it is fetched.
+        """
+        place = self._place(name)
+        path = cached_file(place, self.revision)
+        if path is None:
+            self._check_size(place, limit)
+            path = download(place, self.revision)
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            _refuse_size(place, limit)
+        return data
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """Bytes `[start, stop)`, fewer where the file ends before; from the Hub's cache where it lies there.
+
+        Raises NotFoundError, AccessError, NetworkError.
+        """
+        place = self._place(name)
+        path = cached_file(place, self.revision)
+        if path is None:
+            self._check_listed(place)
+            return fetch_range(place, self.revision, start, stop)
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(max(0, stop - start))
+
+    @cached_property
+    def _listing(self) -> Listing:
+        return list_repo(Place(self.name, self.reference.revision))
+
+    @cached_property
+    def _files(self) -> dict[str, int | None]:
+        prefix = f"{self._folder}/" if self._folder else ""
+        files = self._listing.files
+        return {path.removeprefix(prefix): size for path, size in files.items() if path.startswith(prefix)}
+
+    @cached_property
+    def _folder(self) -> str:
+        """The folder in the repository; a link to a file means the folder that the file lies in."""
+        path = self.reference.path
+        if path in self._listing.files:
+            parent = PurePosixPath(path).parent
+            return "" if parent == PurePosixPath() else str(parent)
+        if path and not any(file.startswith(f"{path}/") for file in self._listing.files):
+            self._absent(Place(self.name, self.reference.revision, path))
+        return path
+
+    def _place(self, name: str) -> Place:
+        if leaves_folder(name):
+            raise CheckpointError(f"the file name {name!r} leaves its folder", self.name, "name a file inside it")
+        folder = self._folder if self.reference.path else ""
+        return Place(self.name, self.reference.revision, f"{folder}/{name}" if folder else name)
+
+    def _check_listed(self, place: Place) -> None:
+        if place.file not in self._listing.files:
+            self._absent(place)
+
+    def _check_size(self, place: Place, limit: int) -> None:
+        self._check_listed(place)
+        size = self._listing.files[place.file or ""]
+        if size is None:
+            size = remote_size(place, self.revision)
+        if size is not None and size > limit:
+            _refuse_size(place, limit)
+
+    def _absent(self, place: Place) -> NoReturn:
+        if not self._listing.complete:
+            raise offline(place)
+        raise NotFoundError(f"no {place.file}", str(place), "check the name and the revision")
+
+
+def open_hub(reference: Reference) -> HubSource:
+    """The repository that `reference` names; nothing is asked yet."""
+    return HubSource(reference)
+
+
+def _refuse_size(place: Place, limit: int) -> NoReturn:
+    raise CheckpointError(f"{place.file} is larger than {limit} bytes", str(place), "check that it is the right file")

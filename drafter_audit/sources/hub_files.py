@@ -1,0 +1,198 @@
+"""The few things we ask the Hub for: what a repository holds, a small file whole, a range of a large one.
+
+All traffic is the Hub client's own, so HF_TOKEN, HF_HOME, HF_ENDPOINT, HF_HUB_OFFLINE and HF_HUB_DOWNLOAD_TIMEOUT
+mean what they mean everywhere. Whatever fails is raised as one of our errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NoReturn, TypeVar
+
+import httpx2
+from huggingface_hub import (
+    HfApi,
+    ModelInfo,
+    constants,
+    get_hf_file_metadata,
+    get_session,
+    hf_hub_download,
+    hf_hub_url,
+    hf_raise_for_status,
+    snapshot_download,
+)
+from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.utils import build_hf_headers, silent_tqdm  # type: ignore[attr-defined]  # by a lazy import
+
+from drafter_audit import __version__
+from drafter_audit.errors import AuditError, NetworkError
+from drafter_audit.sources.client import CutShortError, attempt
+from drafter_audit.sources.hub_errors import Place, explain, offline
+from drafter_audit.sources.local import LocalSource
+
+T = TypeVar("T")
+
+_TOOL = "drafter-audit"
+_MAIN = "main"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A repository at one commit.
+
+    `files` maps each path in it to its size in bytes, None where the Hub does not say. `complete` is False where the
+    list is that of the cache, which holds only what was once fetched.
+    """
+
+    commit: str
+    files: Mapping[str, int | None]
+    complete: bool
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether `revision` is a full commit hash, which no branch or tag can move."""
+    return revision is not None and _COMMIT.fullmatch(revision) is not None
+
+
+def list_repo(place: Place) -> Listing:
+    """What the repository holds at `place.revision`; offline, what the cache holds of it.
+
+    Raises NotFoundError, AccessError, NetworkError.
+    """
+
+    def ask() -> ModelInfo:
+        api = HfApi(library_name=_TOOL, library_version=__version__)
+        timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        return api.model_info(place.repo, revision=place.revision, files_metadata=True, timeout=timeout)
+
+    try:
+        info = _ask(ask, place)
+    except NetworkError as error:
+        if isinstance(error.__cause__, OfflineModeIsEnabled):
+            return _list_cache(place)
+        raise
+    if info.sha is None:
+        raise NetworkError("the answer names no commit", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
+    files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
+    return Listing(info.sha, dict(sorted(files.items())), complete=True)
+
+
+def cached_file(place: Place, commit: str) -> Path | None:
+    """`place.file` in the Hub's cache at `commit`, or None."""
+    snapshot = _snapshot(place.repo, commit)
+    path = snapshot / (place.file or "") if snapshot else None
+    return path if path is not None and path.is_file() else None
+
+
+def download(place: Place, commit: str) -> Path:
+    """`place.file` at `commit`, fetched into the Hub's cache. Raises NotFoundError, AccessError, NetworkError."""
+    file = place.file or ""
+
+    def fetch(revision: str) -> Path:
+        return Path(
+            hf_hub_download(
+                place.repo,
+                file,
+                revision=revision,
+                library_name=_TOOL,
+                library_version=__version__,
+                tqdm_class=silent_tqdm,
+            )
+        )
+
+    # By the branch's name where the cache does not know where it points: the client then notes it, for offline use.
+    asked = place.revision or _MAIN
+    known = _snapshot(place.repo, asked)
+    path = _ask(lambda: fetch(commit if known is not None and known.name == commit else asked), place)
+    moved = path.parents[len(PurePosixPath(file).parts) - 1].name != commit
+    return _ask(lambda: fetch(commit), place) if moved else path
+
+
+def remote_size(place: Place, commit: str) -> int | None:
+    """Bytes of `place.file`, by a HEAD request; None where the server does not say."""
+    url = hf_hub_url(place.repo, place.file or "", revision=commit)
+    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    return _ask(lambda: get_hf_file_metadata(url, timeout=timeout), place).size
+
+
+def fetch_range(place: Place, commit: str, start: int, stop: int) -> bytes:
+    """Bytes `[start, stop)` of `place.file`, fewer where the file ends before `stop`, never more.
+
+    Raises NotFoundError, AccessError; NetworkError, also where the server ignores the range: its body is not read.
+    """
+    url = hf_hub_url(place.repo, place.file or "", revision=commit)
+    # Compressed bytes would not be the file's.
+    asked = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
+
+    def fetch() -> bytes:
+        headers = {**build_hf_headers(library_name=_TOOL, library_version=__version__), **asked}
+        timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=timeout) as response:
+            if response.status_code == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return b""  # the file ends before `start`
+            hf_raise_for_status(response)
+            return _read_exactly(response, _announced(response, start, stop, place), place)
+
+    return _ask(fetch, place) if start < stop else b""
+
+
+def _announced(response: httpx2.Response, start: int, stop: int, place: Place) -> int:
+    """The length of the body that the head announces, once it is known to be the range that was asked for."""
+    length = response.headers.get("Content-Length", "")
+    if response.status_code == httpx2.codes.OK and start == 0 and length.isdigit() and int(length) <= stop:
+        return int(length)  # the whole file, which lies inside the range
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if response.status_code != httpx2.codes.PARTIAL_CONTENT or match is None:
+        _refuse("the server ignores Range and would send the whole file", place)
+    first, last = int(match[1]), int(match[2])
+    if first != start or not start <= last < stop:
+        _refuse("the server sends another range than asked", place)
+    if last + 1 < stop and match[3] not in ("*", str(last + 1)):
+        raise CutShortError
+    return last + 1 - start
+
+
+def _read_exactly(response: httpx2.Response, length: int, place: Place) -> bytes:
+    data = bytearray()
+    for chunk in response.iter_bytes():
+        data += chunk
+        if len(data) > length:
+            _refuse("the server sends more than it announced", place)
+    if len(data) < length:
+        raise CutShortError
+    return bytes(data)
+
+
+def _refuse(what: str, place: Place) -> NoReturn:
+    where = f"{place.file} of {place} at {constants.ENDPOINT}"
+    raise NetworkError(what, where, f"fetch the file with hf download {place.repo} and name its folder")
+
+
+def _list_cache(place: Place) -> Listing:
+    snapshot = _snapshot(place.repo, place.revision or _MAIN)
+    if snapshot is None:
+        raise offline(place)
+    return Listing(snapshot.name, LocalSource(place.repo, snapshot).files(), complete=False)
+
+
+def _snapshot(repo: str, revision: str) -> Path | None:
+    """The folder that the cache keeps for `revision`; named after its commit, it may hold a part of the files."""
+    try:
+        # No pattern: an incomplete folder is welcome.
+        return Path(snapshot_download(repo, revision=revision, local_files_only=True, allow_patterns=[]))
+    except LocalEntryNotFoundError:
+        return None
+
+
+def _ask(action: Callable[[], T], place: Place) -> T:
+    try:
+        return attempt(action)
+    except AuditError:
+        raise
+    except Exception as error:
+        raise explain(error, place) from error
