@@ -2,7 +2,7 @@
 
     AuditError                     exit 3, could not measure
     +-- UsageError                 exit 2, the command line or drafter-audit.toml is wrong
-    |   +-- BadReferenceError     a reference nobody could resolve
+    |   +-- BadReferenceError      a reference nobody could resolve
     |   +-- ProjectFileError       drafter-audit.toml does not follow its schema
     +-- SourceError                exit 3, the files could not be had
     |   +-- NotFoundError          no such repository, revision, folder or file
@@ -11,7 +11,7 @@
     +-- CheckpointError            exit 3, the files are not what they claim to be
         +-- ConfigError            config.json
         +-- HeaderError            a weight file's header
-        +-- ShardIndexError           a shard index
+        +-- ShardIndexError        a shard index
 
 A message says what is wrong, where, and how to mend it, on one line. Text that came from a file or
 the network is escaped here, so that a repository cannot write to the user's terminal.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -32,12 +32,14 @@ class TensorInfo:
 class TensorTable:
     """Every tensor of a checkpoint, sorted by name, and the files they lie in.
 
-    `index` is the name of the shard index that named the files, None for a single file.
+    `index` is the name of the shard index that named the files, None for a single file. `metadata` is the headers'
+    own `__metadata__`, merged.
     """
 
     tensors: tuple[TensorInfo, ...]
     files: tuple[str, ...]
     index: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[TensorInfo]:
         return iter(self.tensors)

@@ -51,6 +51,9 @@ class Throughput:
     plain_tokens_per_s: float | None
     source: str
 
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
 
 @dataclass(frozen=True)
 class Facts:

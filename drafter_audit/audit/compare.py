@@ -1,0 +1,55 @@
+"""`compare`: drafters side by side, what differs, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drafter_audit.audit.conclusions import Conclusion, conclude
+from drafter_audit.audit.differences import Difference, differences
+from drafter_audit.audit.finding import Finding
+from drafter_audit.audit.rules import find
+from drafter_audit.drafter.open import open_drafter
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.errors import UsageError
+from drafter_audit.sources.usage import HubUsage, hub_usage
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two or more drafters in the order given; the last one is "ours" in the conclusions."""
+
+    drafters: tuple[DrafterSpec, ...]
+    findings: tuple[tuple[Finding, ...], ...]
+    differences: tuple[Difference, ...]
+    conclusions: tuple[Conclusion, ...]
+    hub: HubUsage
+
+    def to_dict(self) -> dict[str, Any]:
+        pairs = zip(self.drafters, self.findings, strict=True)
+        return {
+            "drafters": [spec.to_dict() | {"findings": [f.to_dict() for f in found]} for spec, found in pairs],
+            "differences": [difference.to_dict() for difference in self.differences],
+            "conclusions": [conclusion.to_dict() for conclusion in self.conclusions],
+            "hub": {"requests": self.hub.requests, "bytes": self.hub.bytes},
+        }
+
+
+def compare(refs: Sequence[str], *, target: str | None = None) -> Comparison:
+    """Compare two or more drafters by reference. `target` names one target for all of them. Raises AuditError."""
+    if len(refs) < 2:
+        raise UsageError("compare needs at least two references", f"{len(refs)} given", "name another drafter")
+    return compare_specs([open_drafter(ref, target=target) for ref in refs])
+
+
+def compare_specs(specs: Sequence[DrafterSpec]) -> Comparison:
+    """Compare drafters that are open already."""
+    found = differences(specs)
+    return Comparison(
+        drafters=tuple(specs),
+        findings=tuple(find(spec) for spec in specs),
+        differences=found,
+        conclusions=conclude(specs, found),
+        hub=hub_usage(),
+    )

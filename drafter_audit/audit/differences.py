@@ -1,0 +1,108 @@
+"""What differs between drafters in meaning, and why it matters.
+
+Layout, renamed keys and default values are no differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from drafter_audit.drafter.spec import DrafterSpec
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field by its path in the JSON of a drafter, its values in drafter order, and why it matters."""
+
+    field: str
+    values: tuple[Any, ...]
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"field": self.field, "values": [_plain(value) for value in self.values], "why": self.why}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One thing that is compared. `shape` marks what makes two networks the same architecture."""
+
+    path: str
+    read: Callable[[DrafterSpec], Any]
+    why: str
+    shape: bool = False
+
+
+def differences(specs: Sequence[DrafterSpec]) -> tuple[Difference, ...]:
+    """Every field whose values are not all equal. A fact that only some state differs from one that none states."""
+    compared = ((field, tuple(field.read(spec) for spec in specs)) for field in FIELDS)
+    return tuple(Difference(field.path, values, field.why) for field, values in compared if len(_distinct(values)) > 1)
+
+
+def same_architecture(specs: Sequence[DrafterSpec]) -> bool:
+    """Whether the networks are of one kind and shape; settings that change no weight's shape or use are not asked."""
+    return all(len(_distinct([field.read(spec) for spec in specs])) == 1 for field in FIELDS if field.shape)
+
+
+def _distinct(values: Sequence[Any]) -> set[str]:
+    return {repr(value) for value in values}
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _arch(name: str) -> Callable[[DrafterSpec], Any]:
+    return lambda spec: getattr(spec.architecture, name)
+
+
+def _arch_field(name: str, why: str, *, shape: bool = True) -> Field:
+    return Field(f"architecture.{name}", _arch(name), why, shape)
+
+
+def _count(name: str) -> Callable[[DrafterSpec], Any]:
+    return lambda spec: getattr(spec.parameters, name)
+
+
+def _rope(spec: DrafterSpec) -> object:
+    return spec.architecture.rope.to_dict()
+
+
+def _lower(text: str | None) -> str | None:
+    return text.lower() if text else text
+
+
+_SIZE = "changes the size and the shape of the weights"
+FIELDS: tuple[Field, ...] = (
+    Field("kind", lambda s: s.kind.name, "another kind of drafter reads other inputs and runs in other code", True),
+    _arch_field("hidden_size", _SIZE),
+    _arch_field("target_hidden_size", "the width of the target states that fc reads"),
+    _arch_field("intermediate_size", _SIZE),
+    _arch_field("num_layers", "more layers draft better and slower"),
+    _arch_field("num_attention_heads", _SIZE),
+    _arch_field("num_key_value_heads", "changes the drafter's KV cache and its attention"),
+    _arch_field("head_dim", "an engine that derives it from hidden_size / heads builds another shape"),
+    _arch_field("q_lora_rank", _SIZE),
+    _arch_field("kv_lora_rank", "latent attention: changes the drafter's KV cache"),
+    _arch_field("vocab_size", "the drafters embed different vocabularies, so their targets' tokenizers differ"),
+    _arch_field("draft_vocab_size", "tokens outside the draft vocabulary can never be accepted"),
+    _arch_field("num_aux_hidden_states", "the number of target states that fc fuses"),
+    _arch_field("norm_before_residual", "changes which tensor becomes the residual; no weight's shape shows it"),
+    _arch_field("norm_before_fc", "a norm over the concatenated target states that some engines leave out"),
+    _arch_field("fc_norm", "a norm on each target state that older engines leave out"),
+    _arch_field("norm_output", "changes the state fed back at each step: position 0 stays fine, later ones do not"),
+    _arch_field("max_position_embeddings", "some engines stop or go wrong beyond it", shape=False),
+    Field("architecture.rope", _rope, "positions must be those of training"),
+    Field("aux_layers.boundaries", lambda s: s.aux_layers.boundaries, "the drafters read other target states"),
+    _arch_field("dtype", "rounding, and the size of the file", shape=False),
+    Field("parameters.stored", _count("stored"), "the size of the file, frozen copies included"),
+    Field("parameters.trainable", _count("trainable"), "the capacity that was trained, by each trainer's rule"),
+    Field("parameters.frozen", _count("frozen"), "copies of the target's weights: they add size, no capacity"),
+    Field("parameters.unknown", _count("unknown"), "weights whose role is not known"),
+    Field("target.ref", lambda s: _lower(s.target.ref), "acceptance depends on the target that verifies"),
+    Field("target.num_layers", lambda s: s.target.num_layers, "layer ids count the target's layers"),
+    Field("target.quantization", lambda s: s.target.quantization, "a quantised target's states and tokens differ"),
+    Field("training.dataset", lambda s: s.training and s.training.dataset, "what a drafter has seen it drafts well"),
+    Field("training.samples", lambda s: s.training and s.training.samples, "more samples raise acceptance"),
+)

@@ -1,0 +1,126 @@
+"""Switches, positions and dtypes that readers take differently, and facts that contradict each other."""
+
+from __future__ import annotations
+
+from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.drafter.architecture import DTYPE_NAMES, declared_dtype
+from drafter_audit.drafter.spec import DrafterSpec
+
+
+def kind(spec: DrafterSpec) -> Findings:
+    if spec.kind.name == "unknown":
+        yield Finding(
+            "KIND-UNKNOWN",
+            "warning",
+            f"this is no kind of drafter known here: {spec.kind.reason}",
+            "tensors are counted, their roles are not known",
+        )
+    elif spec.is_drafter and spec.dialect.name == "unknown":
+        yield Finding(
+            "DIALECT-UNKNOWN",
+            "info",
+            "no trainer's fingerprint was found",
+            "whether embedding and head were trained is not known",
+        )
+
+
+def norms(spec: DrafterSpec) -> Findings:
+    """A norm tensor without its switch is silently left out; a switch without its tensor is silently all ones."""
+    if not spec.clues.has_weights or not spec.is_drafter:
+        return
+    arch = spec.architecture
+    pairs = (("norm_before_fc", arch.norm_before_fc, "input_norm."), ("fc_norm", arch.fc_norm, "fc_norm."))
+    for key, switch, prefix in pairs:
+        stored = any(name.startswith(prefix) for name in spec.clues.tensors)
+        if switch != stored:
+            what = f"{prefix}* is stored but {key} is off" if stored else f"{key} is on but no {prefix}* is stored"
+            yield Finding(
+                "NORM-FLAG",
+                "error",
+                what,
+                "engines drop the norm, or run it with weights of one, silently",
+                key=key,
+                evidence={"switch": switch, "stored": stored},
+                fix_set={key: stored},
+            )
+    if arch.norm_before_residual is None:
+        yield Finding(
+            "RES-DEFAULT",
+            "warning",
+            "norm_before_residual is not declared",
+            "vLLM's loader takes true, speculators' config class false",
+            key="norm_before_residual",
+        )
+
+
+def dtype(spec: DrafterSpec) -> Findings:
+    said, stored = declared_dtype(spec.config), spec.architecture.dtype
+    if spec.clues.has_weights and spec.is_drafter and said and stored in DTYPE_NAMES.values() and said != stored:
+        yield Finding(
+            "DTYPE",
+            "info",
+            f"config.json says {said}, the weights are {stored}",
+            "a reader that follows the config rounds the weights",
+            key="dtype",
+            evidence={"declared": said, "stored": stored},
+            fix_set={"dtype": stored},
+        )
+
+
+def rope(spec: DrafterSpec) -> Findings:
+    rope = spec.architecture.rope
+    if rope.conflict:
+        yield Finding(
+            "ROPE-CONFLICT",
+            "warning",
+            rope.conflict,
+            "readers of the two layouts run different positions",
+            key="rope_parameters",
+            evidence=rope.to_dict(),
+        )
+    elif not rope.theta_declared and spec.kind.name.startswith("eagle"):
+        yield Finding(
+            "ROPE-DEFAULT",
+            "info",
+            "no rope_theta is declared, readers take 10000",
+            "right only if training did the same",
+            key="rope_theta",
+            evidence=rope.to_dict(),
+        )
+
+
+def target(spec: DrafterSpec) -> Findings:
+    if not spec.is_drafter:
+        return
+    target, arch = spec.target, spec.architecture
+    if target.ref is None:
+        yield Finding(
+            "TARGET-UNKNOWN",
+            "info",
+            "no file says which target this drafter is for",
+            "layer ids cannot be checked against a layer count; name it with --target",
+            key=None,
+        )
+    elif target.unread:
+        yield Finding(
+            "TARGET-UNREAD",
+            "warning",
+            f"the target {target.ref} could not be read: {target.unread}",
+            "layer ids cannot be checked against its layer count",
+            key=None,
+            evidence={"said_by": target.said_by},
+        )
+    elif target.vocab_size and arch.vocab_size and target.vocab_size != arch.vocab_size:
+        yield Finding(
+            "VOCAB-MISMATCH",
+            "warning",
+            f"vocab_size is {arch.vocab_size}, the target's {target.vocab_size}",
+            "padding rows are harmless, another tokenizer is not",
+            key="vocab_size",
+            evidence={"drafter": arch.vocab_size, "target": target.vocab_size},
+        )
+
+
+def facts(spec: DrafterSpec) -> Findings:
+    for contradiction in spec.facts_disagree:
+        yield Finding("FACTS-DISAGREE", "warning", contradiction, "the first is used", file="facts")

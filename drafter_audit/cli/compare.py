@@ -1,0 +1,36 @@
+"""drafter-audit compare"""
+
+from __future__ import annotations
+
+import click
+
+from drafter_audit.cli.options import output_options, target_option
+
+
+@click.command()
+@click.argument("refs", metavar="REF REF [REF]...", nargs=-1, required=True)
+@target_option
+@click.option("--exit-code", is_flag=True, help="Exit 1 if the drafters differ in meaning, as git diff does.")
+@output_options
+@click.pass_context
+def compare(
+    context: click.Context, refs: tuple[str, ...], target: str | None, exit_code: bool, style: str, output: str | None
+) -> None:
+    """Set two or more drafters side by side and say what the differences come to.
+
+    Reads config files and weight headers, no weights. The last REF is "ours" in the conclusions. A REF is a Hub
+    repository (org/name, org/name@revision, hf://..., a pasted URL), a folder, a .safetensors file or a bundled name.
+
+    \b
+    drafter-audit compare AQ-MedAI/Kimi-K2-Instruct-eagle3 ./ours
+    drafter-audit compare aq-medai-kimi-k2-instruct-eagle3 ./ours --format markdown
+    """
+    from drafter_audit.audit.compare import compare as compare_drafters
+    from drafter_audit.errors import EXIT_CHECK_FAILED
+    from drafter_audit.report.compare_view import compare_document
+    from drafter_audit.report.sink import emit
+
+    comparison = compare_drafters(refs, target=target)
+    emit(compare_document(comparison), comparison.to_dict(), style=style, output=output, command=context.obj)
+    if exit_code and comparison.differences:
+        context.exit(EXIT_CHECK_FAILED)

@@ -1,0 +1,65 @@
+"""drafter-audit: the command line. Each command is a thin file beside this one: parse, call, render."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from drafter_audit import __version__
+from drafter_audit.cli.compare import compare
+from drafter_audit.cli.models import models
+from drafter_audit.cli.params import params
+from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AuditError, escape
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(__version__, prog_name="drafter-audit")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Audit EAGLE-3 drafters: what they are, how they compare, what in them is trained.
+
+    Exit codes: 0 pass, 1 a check failed, 2 usage, 3 could not measure, 130 interrupted.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _command in (compare, params, models):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Failures print one line to stderr and nothing to stdout."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = cli.main(given, prog_name="drafter-audit", standalone_mode=False, obj=given)
+    except AuditError as error:
+        return _fail(str(error), error.exit_code)
+    except click.UsageError as error:
+        return _fail(_usage(error), EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of stdout left, as `| head` does; what it wanted it has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _usage(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx else "drafter-audit"
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    return f"{escape(message)}, in {where}, see '{where} --help'"
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"error: {message}", err=True)
+    return code
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

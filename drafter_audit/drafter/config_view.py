@@ -1,0 +1,117 @@
+"""config.json, read with types. Never through AutoConfig: a new model type must not fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from drafter_audit.errors import ConfigError
+
+# Where a wrapper keeps the settings of the decoder layers: speculators' drafters, then the multimodal
+# wrappers of targets, in the spellings that transformers and remote code use.
+LAYER_SECTIONS = ("transformer_layer_config", "text_config", "language_config", "llm_config", "thinker_config")
+
+
+@dataclass(frozen=True)
+class ConfigView:
+    """A checkpoint's config. Layer settings are looked for in the nested section first, then at the top.
+
+    Each getter returns None where the key is absent or null and raises ConfigError on a wrong type.
+    """
+
+    raw: Mapping[str, Any]
+    where: str
+
+    @cached_property
+    def layer(self) -> Mapping[str, Any]:
+        """The section that holds the decoder layers' settings; empty where the config is flat."""
+        for name in LAYER_SECTIONS:
+            section = self.section(name)
+            if section:
+                return {**section, **ConfigView(section, self.where).layer}
+        return {}
+
+    @cached_property
+    def eagle(self) -> ConfigView:
+        """`eagle_config`, wherever it lies; empty where there is none."""
+        nested = self.layer.get("eagle_config")
+        section = self.section("eagle_config") or (nested if isinstance(nested, Mapping) else {})
+        return ConfigView(section, f"{self.where}: eagle_config")
+
+    def get(self, key: str) -> Any:  # noqa: ANN401 - it is JSON
+        """The raw value of `key`, the layer section first."""
+        value = self.layer.get(key)
+        return self.raw.get(key) if value is None else value
+
+    def has(self, *keys: str) -> bool:
+        return any(self.get(key) is not None for key in keys)
+
+    def integer(self, key: str, *, minimum: int = 1) -> int | None:
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise self.wrong(key, value, f"a whole number of at least {minimum}")
+        return value
+
+    def number(self, key: str) -> float | None:
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(key, value, "a number")
+        return float(value)
+
+    def boolean(self, key: str) -> bool | None:
+        value = self.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(key, value, "true or false")
+        return value
+
+    def text(self, key: str) -> str | None:
+        value = self.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(key, value, "text")
+        return value
+
+    def section(self, key: str) -> Mapping[str, Any]:
+        """A nested object, empty where absent or null."""
+        value = self.raw.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.wrong(key, value, "an object")
+        return value
+
+    def layer_ids(self, key: str) -> tuple[int, ...] | None:
+        """A list of layer ids, verbatim. -1 is legal: the embedding output, counted as output-of-layer."""
+        value = self.raw.get(key)
+        if value is None:
+            return None
+        whole = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
+        if not whole or not value:
+            raise self.wrong(key, value, "a list of layer ids such as [2, 30, 58]")
+        return tuple(value)
+
+    @cached_property
+    def architectures(self) -> tuple[str, ...]:
+        names = self.raw.get("architectures")
+        if names is None:
+            return ()
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self.wrong("architectures", names, "a list of class names")
+        return tuple(names)
+
+    def architecture_contains(self, *parts: str) -> bool:
+        """Whether a declared class name contains one of `parts`, compared without case."""
+        return any(part.lower() in name.lower() for name in self.architectures for part in parts)
+
+    def wrong(self, key: str, value: object, wanted: str) -> ConfigError:
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return ConfigError(f"{key} is {shown}", self.where, f"it must be {wanted}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)

@@ -1,0 +1,38 @@
+"""One spelling for the tensors that each framework names in its own way (the stored name is kept beside it)."""
+
+from __future__ import annotations
+
+import re
+
+# Right-hand side: the spelling used throughout this package. Sources: SpecForge, EAGLE, AngelSlim and TorchSpec write
+# midlayer.*; ModelOpt and speculators layers.0.*; NeMo prefixes everything with model.; TensorRT-LLM midlayer.N.*;
+# old NVIDIA exports spell the vocabulary map out.
+_RULES = (
+    (re.compile(r"^(?:model|eagle_module|draft_model)\."), ""),
+    (re.compile(r"^(?:midlayer|layers)\.(?=\d)"), "layers."),
+    (re.compile(r"^midlayer\."), "layers.0."),
+    (re.compile(r"^draft_id_to_target_id$"), "d2t"),
+    (re.compile(r"^(?:target_id_to_draft_id|draft_vocab_mask)$"), "t2d"),
+    (re.compile(r"^aux_norm_low\."), "fc_norm.0."),
+    (re.compile(r"^aux_norm_mid\."), "fc_norm.1."),
+    (re.compile(r"^aux_norm_high\."), "fc_norm.2."),
+)
+
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+
+
+def canonical(name: str) -> str:
+    """The common spelling of a drafter tensor's name.
+
+    >>> canonical("model.midlayer.self_attn.q_proj.weight")
+    'layers.0.self_attn.q_proj.weight'
+    """
+    for pattern, replacement in _RULES:
+        name = pattern.sub(replacement, name)
+    return name
+
+
+def layer_index(name: str) -> int | None:
+    """The decoder layer a tensor belongs to, None for one outside the layers."""
+    found = _LAYER.search(name)
+    return int(found[1]) if found else None

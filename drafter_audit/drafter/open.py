@@ -1,0 +1,80 @@
+"""From a reference to a DrafterSpec: the one way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drafter_audit.checkpoint.config import read_config
+from drafter_audit.checkpoint.load import load_table
+from drafter_audit.drafter.architecture import read_architecture
+from drafter_audit.drafter.background import Background, gather
+from drafter_audit.drafter.boundaries import read_aux_layers
+from drafter_audit.drafter.clues import Clues
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.dialects import detect_dialect
+from drafter_audit.drafter.kinds import detect_kind
+from drafter_audit.drafter.roles import assign_roles
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target import Target, resolve_target
+from drafter_audit.sources.base import Source
+from drafter_audit.sources.open import open_source
+
+
+def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
+    """Everything that files and published facts tell of `ref`; no weight is read.
+
+    `target` names the target model where no file does, and overrides what they say. Raises AuditError.
+    """
+    source = open_source(ref)
+    config = ConfigView(_config(source), f"{source.name}: config.json")
+    table = load_table(source)
+    background = gather(source, config)
+    clues = Clues(config, table, table.metadata if table else {})
+    return _describe(source, clues, background, _target(background, target))
+
+
+def _config(source: Source) -> Mapping[str, Any]:
+    """config.json; an empty one for a lone weight file, whose tensors still tell something."""
+    if source.weights_file and "config.json" not in source.files():
+        return {}
+    return read_config(source)
+
+
+def _target(background: Background, explicit: str | None) -> Target:
+    if explicit is not None:
+        return resolve_target(explicit, "--target", explicit=True)
+    return resolve_target(background.target, background.target_said_by, explicit=False)
+
+
+def _describe(source: Source, clues: Clues, background: Background, target: Target) -> DrafterSpec:
+    kind, dialect = detect_kind(clues), detect_dialect(clues)
+    arch = read_architecture(clues, dialect=dialect.name, kind=kind.name, target_hidden=target.hidden_size)
+    aux = read_aux_layers(
+        clues.config,
+        kind=kind.name,
+        dialect=dialect.name,
+        num_layers=target.num_layers,
+        slots=arch.num_aux_hidden_states,
+    )
+    if arch.num_aux_hidden_states is None and aux.declared is not None:
+        arch = replace(arch, num_aux_hidden_states=len(aux.declared))
+    return DrafterSpec(
+        ref=source.ref,
+        source=source.kind,
+        name=source.name,
+        revision=source.revision,
+        config=clues.config,
+        clues=clues,
+        kind=kind,
+        dialect=dialect,
+        architecture=arch,
+        aux_layers=aux,
+        tensors=assign_roles(clues, arch, kind=kind.name, dialect=dialect.name),
+        target=target,
+        training=background.training,
+        accept_len=background.accept_len,
+        throughput=background.throughput,
+        facts_disagree=background.disagree,
+    )

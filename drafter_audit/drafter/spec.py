@@ -1,0 +1,137 @@
+"""DrafterSpec: all that is known of a drafter without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from drafter_audit.checkpoint.table import TensorTable
+from drafter_audit.drafter.architecture import Architecture
+from drafter_audit.drafter.boundaries import AuxLayers
+from drafter_audit.drafter.clues import Clues
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.dialects import Dialect
+from drafter_audit.drafter.expected import config_implied
+from drafter_audit.drafter.kinds import Kind
+from drafter_audit.drafter.roles import TensorRole
+from drafter_audit.drafter.target import Target
+from drafter_audit.facts.records import AcceptLen, Throughput, Training
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Counts of parameters, in elements. `stored` = trainable + frozen + unknown; buffers are never parameters.
+
+    `borrowed` are parameters taken from the target at load, None where their size is not known. `config_implied` is
+    what the shape alone implies for the same modules, None for kinds without a described layout. `counted_from` is
+    "headers", or "config" where no weights were read.
+    """
+
+    trainable: int
+    frozen: int
+    unknown: int
+    buffers: int
+    borrowed: int | None
+    missing: int
+    config_implied: int | None
+    counted_from: str
+
+    @property
+    def stored(self) -> int:
+        return self.trainable + self.frozen + self.unknown
+
+    def to_dict(self) -> dict[str, Any]:
+        roles = {"trainable": self.trainable, "frozen": self.frozen, "buffer": self.buffers, "unknown": self.unknown,
+                 "borrowed": self.borrowed, "missing": self.missing}  # fmt: skip
+        return {
+            "stored": self.stored,
+            "trainable": self.trainable,
+            "frozen": self.frozen,
+            "unknown": self.unknown,
+            "buffers": self.buffers,
+            "borrowed": self.borrowed,
+            "by_role": roles,
+            "config_implied": self.config_implied,
+            "counted_from": self.counted_from,
+        }
+
+
+@dataclass(frozen=True)
+class DrafterSpec:
+    """A drafter, or any checkpoint: where it comes from, what it is, and what is said of it.
+
+    `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit.
+    `facts_disagree` tells of origins that contradict each other on one fact.
+    """
+
+    ref: str
+    source: str
+    name: str
+    revision: str | None
+    config: ConfigView
+    clues: Clues
+    kind: Kind
+    dialect: Dialect
+    architecture: Architecture
+    aux_layers: AuxLayers
+    tensors: tuple[TensorRole, ...]
+    target: Target
+    training: Training | None
+    accept_len: tuple[AcceptLen, ...]
+    throughput: Throughput | None
+    facts_disagree: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> TensorTable | None:
+        return self.clues.table
+
+    @property
+    def is_drafter(self) -> bool:
+        return self.kind.name not in {"lm", "unknown"}
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        def total(role: str) -> int:
+            return sum(tensor.logical for tensor in self.tensors if tensor.role == role)
+
+        stores_embedding = any(t.name.endswith("embed_tokens.weight") and t.nbytes for t in self.tensors)
+        borrows_unsized = (
+            self.is_drafter and not any(t.role == "borrowed" for t in self.tensors) and not stores_embedding
+        )
+        return Parameters(
+            trainable=total("trainable"),
+            frozen=total("frozen"),
+            unknown=total("unknown"),
+            buffers=total("buffer"),
+            borrowed=None if borrows_unsized else total("borrowed"),
+            missing=total("missing"),
+            config_implied=config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding),
+            counted_from="config" if self.table is None else "headers",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The drafter's entry in `compare`'s JSON, but for its findings."""
+        return {
+            "ref": self.ref,
+            "source": self.source,
+            "name": self.name,
+            "revision": self.revision,
+            "kind": self.kind.name,
+            "kind_reason": self.kind.reason,
+            "dialect": self.dialect.name,
+            "dialect_reason": self.dialect.reason,
+            "target": self.target.to_dict(),
+            "architecture": self.architecture.to_dict(),
+            "aux_layers": self.aux_layers.to_dict(),
+            "parameters": self.parameters.to_dict(),
+            "training": _training(self.training),
+            "accept_len": [row.to_dict() for row in self.accept_len],
+            "throughput": None if self.throughput is None else self.throughput.to_dict(),
+        }
+
+
+def _training(training: Training | None) -> dict[str, Any]:
+    if training is None:
+        return {"dataset": None, "samples": None, "source": None}
+    return {"dataset": training.dataset, "samples": training.samples, "source": training.source}

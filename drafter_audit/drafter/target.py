@@ -1,0 +1,101 @@
+"""What is known of a target from its config alone: layers, widths, quantisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drafter_audit.checkpoint.config import read_config
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.errors import AuditError
+from drafter_audit.facts import registry
+from drafter_audit.sources.base import Source
+from drafter_audit.sources.open import open_source
+
+UNQUANTISED = "none"
+
+
+@dataclass(frozen=True)
+class Target:
+    """The model a drafter drafts for. `said_by` tells who named it, `read_from` where its config was read.
+
+    `quantization` is "none" for a target known to store plain weights, None where nothing is known. `unread` is the
+    reason why its config could not be read.
+    """
+
+    ref: str | None = None
+    said_by: str | None = None
+    num_layers: int | None = None
+    hidden_size: int | None = None
+    vocab_size: int | None = None
+    quantization: str | None = None
+    read_from: str | None = None
+    unread: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def resolve_target(ref: str | None, said_by: str | None, *, explicit: bool) -> Target:
+    """Read the target's config: bundled if its repository is, else from the reference.
+
+    A target the user named must be readable; one that a card or config names may not be, and then `unread` says why.
+    """
+    if ref is None:
+        return Target()
+    record = registry.find(ref)
+    try:
+        source = open_source(record.name if record else ref)
+        return describe_target(source, ref=ref, said_by=said_by)
+    except AuditError as error:
+        if explicit:
+            raise
+        return Target(ref=ref, said_by=said_by, unread=str(error))
+
+
+def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
+    """The target's facts. Raises ConfigError where its config.json is unusable."""
+    where = f"{source.name}: config.json"
+    config = ConfigView(read_config(source), where)
+    return Target(
+        ref=ref,
+        said_by=said_by,
+        num_layers=config.integer("num_hidden_layers") or config.integer("n_layer"),
+        hidden_size=config.integer("hidden_size") or config.integer("n_embd"),
+        vocab_size=config.integer("vocab_size"),
+        quantization=quantization_label(config),
+        read_from=f"{source.kind}: {source.name}" + (f"@{source.revision}" if source.revision else ""),
+    )
+
+
+def quantization_label(config: ConfigView) -> str:
+    """One short name for a `quantization_config`, such as "fp8", "compressed-tensors int4", "modelopt NVFP4".
+
+    Wrappers keep it at the top or in the language model's section (Kimi-K2.5: `text_config`).
+    """
+    section = config.get("quantization_config")
+    if section is None:
+        return UNQUANTISED
+    if not isinstance(section, Mapping):
+        raise config.wrong("quantization_config", section, "an object")
+    method = str(section.get("quant_method") or section.get("quant_algo") or "unnamed method")
+    return f"{method} {_format(section)}".strip()
+
+
+def _format(section: Mapping[str, Any]) -> str:
+    if section.get("quant_method") and section.get("quant_algo"):
+        return str(section["quant_algo"])
+    bits = section.get("bits", section.get("w_bit"))
+    if isinstance(bits, int):
+        return f"int{bits}"
+    weights = _first_group(section).get("weights")
+    if isinstance(weights, Mapping) and "num_bits" in weights:
+        return f"{weights.get('type', 'int')}{weights['num_bits']}"
+    return ""
+
+
+def _first_group(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    groups = section.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
+    return first if isinstance(first, Mapping) else {}

@@ -1,0 +1,31 @@
+"""What a command shows, before it is known in which format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text cells under headers; numbers are formatted already, right-aligned where `numeric` says so."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str | None = None
+    numeric: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Sentences, one a line."""
+
+    lines: tuple[str, ...]
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """Blocks in reading order, and the one table that stands for them as CSV (raw numbers, no thousands separators)."""
+
+    blocks: tuple[Table | Lines, ...]
+    csv: Table

@@ -1,0 +1,90 @@
+"""Parameter counts as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drafter_audit.audit.params import By, DrafterParams, Params
+from drafter_audit.drafter.roles import TensorRole
+from drafter_audit.report.document import Document, Lines, Table
+from drafter_audit.report.numbers import NOTHING, count, size
+
+
+def params_document(params: Params, by: By) -> Document:
+    """For each checkpoint a table by tensor, module or role, and its totals."""
+    blocks = tuple(block for drafter in params.drafters for block in _blocks(drafter, by))
+    return Document(blocks, _csv(params, by))
+
+
+def _blocks(drafter: DrafterParams, by: By) -> Iterator[Table | Lines]:
+    spec = drafter.spec
+    title = f"{spec.ref} ({spec.kind.name}, {spec.dialect.name}{f', {spec.revision[:12]}' if spec.revision else ''})"
+    if by == "tensor":
+        rows = tuple(_tensor_row(tensor) for tensor in drafter.tensors)
+        yield Table(
+            ("tensor", "shape", "dtype", "parameters", "bytes", "role", "reason"), rows, title, frozenset({3, 4})
+        )
+    else:
+        rows = tuple(
+            (g.name, str(g.tensors), count(g.logical), size(g.nbytes), ", ".join(g.roles)) for g in drafter.groups(by)
+        )
+        yield Table((by, "tensors", "parameters", "bytes", "roles"), rows, title, frozenset({1, 2, 3}))
+    yield Lines(tuple(_totals(drafter)))
+
+
+def _tensor_row(tensor: TensorRole) -> tuple[str, ...]:
+    shape = f"[{', '.join(map(str, tensor.shape))}]"
+    return (
+        tensor.name,
+        shape,
+        tensor.dtype or NOTHING,
+        count(tensor.logical),
+        size(tensor.nbytes),
+        tensor.role,
+        tensor.reason,
+    )
+
+
+def _totals(drafter: DrafterParams) -> Iterator[str]:
+    parameters = drafter.spec.parameters
+    by_role = {"trainable": parameters.trainable, "frozen": parameters.frozen, "of unknown role": parameters.unknown}
+    parts = [f"{count(number)} {name}" for name, number in by_role.items() if number]
+    where = "" if parameters.counted_from == "headers" else ", implied by config.json (no weights read)"
+    yield f"stored: {count(parameters.stored)} parameters = {' + '.join(parts) or '0'}{where}"
+    if parameters.borrowed:
+        yield f"borrowed from the target at load: {count(parameters.borrowed)}"
+    if parameters.missing:
+        yield f"missing: {count(parameters.missing)}"
+    if parameters.buffers:
+        yield f"buffers, not parameters: {count(parameters.buffers)} elements"
+    if drafter.excluded:
+        yield f"left out of the table by --exclude-frozen: {count(drafter.excluded)}"
+
+
+def _csv(params: Params, by: By) -> Table:
+    if by == "tensor":
+        headers = ("ref", "name", "shape", "dtype", "elements", "logical", "bytes", "role", "reason")
+        rows = tuple((d.spec.ref, *_csv_tensor(tensor)) for d in params.drafters for tensor in d.tensors)
+        return Table(headers, rows)
+    added_up = tuple(
+        (d.spec.ref, g.name, str(g.tensors), str(g.elements), str(g.logical), str(g.nbytes), " ".join(g.roles))
+        for d in params.drafters
+        for g in d.groups(by)
+    )
+    return Table(("ref", by, "tensors", "elements", "logical", "bytes", "roles"), added_up)
+
+
+def _csv_tensor(tensor: TensorRole) -> tuple[str, ...]:
+    shape = "x".join(map(str, tensor.shape))
+    numbers = (str(tensor.elements), str(tensor.logical), str(tensor.nbytes))
+    return (tensor.name, shape, tensor.dtype or "", *numbers, tensor.role, tensor.reason)
+
+
+def params_result(params: Params, by: By) -> dict[str, Any]:
+    """The JSON of `params`; rows added up by module or role stand beside the tensors."""
+    result = params.to_dict()
+    if by != "tensor":
+        for entry, drafter in zip(result["drafters"], params.drafters, strict=True):
+            entry[f"{by}s"] = [group.to_dict() for group in drafter.groups(by)]
+    return result

@@ -1,0 +1,41 @@
+"""The only place that writes to stdout, or to the file that stands for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drafter_audit import __version__
+from drafter_audit.errors import UsageError
+from drafter_audit.report.document import Document
+from drafter_audit.report.render import render
+
+SCHEMA_VERSION = 1
+
+
+def to_json(result: Mapping[str, Any], command: Sequence[str]) -> str:
+    """`result` in the envelope all JSON has. ASCII only, so no text from a file reaches the terminal raw."""
+    envelope = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "drafter-audit", "version": __version__},
+        "command": ["drafter-audit", *command],
+    }
+    return json.dumps({**envelope, **result}, indent=2, allow_nan=False) + "\n"
+
+
+def emit(
+    document: Document, result: Mapping[str, Any], *, style: str, output: str | None, command: Sequence[str]
+) -> None:
+    """Write one result in `style` to `output`, stdout where that is None."""
+    text = to_json(result, command) if style == "json" else render(document, style)
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write: {error.strerror}", output, "choose another file for -o") from None
