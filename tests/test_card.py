@@ -181,7 +181,10 @@ def test_different_sample_counts_are_not_chosen_between():
         ("- **Training Data**: OpenPrompts (OPC), regenerated. More below.", "OpenPrompts (OPC), regenerated"),
         ("**Dataset:** ShareGPT-68K", "ShareGPT-68K"),
         ("The head is trained on the ultrachat_200k dataset.", "ultrachat_200k"),
+        ("Trained on 2M samples from EagleChat, open-perfectblend and some multimodal data.",
+         "EagleChat, open-perfectblend and some multimodal"),
         ("Evaluated on the GSM8K dataset.", None),
+        ("Trained on K2.7 with real data.", None),
         ("Trained on a high-quality dataset.", None),
     ],
 )  # fmt: skip

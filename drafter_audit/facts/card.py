@@ -45,7 +45,7 @@ _LABELLED = re.compile(r"(?:training )?data(?: ?sets?)? ?(?:used)? ?: ?(\S.{0,11
 _NAME = r"[A-Za-z0-9][\w./+-]{2,80}"
 _DATASET = re.compile(
     rf"\b(?:from|on|with|using|of) (?:the |our |an? )?(?:regenerated )?"
-    rf"({_NAME}(?:(?:,| and|,? \+|, and) {_NAME}){{0,4}}) data ?sets?\b"
+    rf"({_NAME}(?:(?:,| and| \+|, and) {_NAME}){{0,4}}(?:,? and some [a-z]{{3,20}})?) (?:data ?sets?|data|corpus)\b"
 )
 _PROPER = re.compile(r"[A-Z0-9_/]|[a-z]-[a-z]")
 _GENERIC = {"high-quality", "open-source", "in-house", "multi-turn", "large-scale", "same", "training", "this", "SFT"}
