@@ -34,7 +34,7 @@ DTYPE_BITS = MappingProxyType(
 """Bits per element of every dtype the format knows."""
 
 _MAX_UINT = 2**64 - 1
-_MAX_DEPTH = 127  # what the library's JSON parser follows
+_MAX_DEPTH = 126  # what the library's JSON parser follows
 _DOWNLOAD = "download the real file"
 
 
@@ -163,16 +163,12 @@ def _parse_int(text: str) -> int | float:
 
 def _check_strings(value: object, depth: int = 0) -> None:
     """Refuses half a surrogate pair, which is no text, and nesting that the library does not follow."""
-    if depth > _MAX_DEPTH:
-        raise ValueError("nested too deep")
     if isinstance(value, str):
         value.encode("utf-8")  # UnicodeEncodeError is a ValueError
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            key.encode("utf-8")
-            _check_strings(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, dict | list):
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deep")
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
             _check_strings(item, depth + 1)
 
 

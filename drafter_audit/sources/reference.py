@@ -61,7 +61,7 @@ def parse_reference(ref: str) -> Reference:
     if local is not None:
         return _local(ref, local)
     if _is_url(ref):
-        return _hub(ref, ref)
+        return _hub(ref, ref if "://" in ref else f"https://{ref}")
     if ref in _bundled_names():
         return Reference(ref, "bundled", ref)
     if _looks_like_path(ref):
