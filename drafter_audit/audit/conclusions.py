@@ -39,7 +39,10 @@ def conclude(specs: Sequence[DrafterSpec], found: Sequence[Difference]) -> tuple
 def _architecture(specs: Sequence[DrafterSpec], found: Sequence[Difference]) -> Conclusion:
     same = same_architecture(specs)
     if same:
-        return Conclusion("same_architecture", "Same architecture.", {"same": True})
+        arch = specs[0].architecture
+        layers = f"{arch.num_layers} layer{'' if arch.num_layers == 1 else 's'}"
+        text = f"Same architecture: {specs[0].kind.name}, hidden {arch.hidden_size}, {layers}."
+        return Conclusion("same_architecture", text, {"same": True})
     fields = [difference.field.removeprefix("architecture.") for difference in found
               if difference.field == "kind" or difference.field.startswith("architecture.")]  # fmt: skip
     return Conclusion("same_architecture", f"Not the same architecture: {', '.join(fields)} differ.", {"same": False})
@@ -53,13 +56,26 @@ def _sizes(theirs: DrafterSpec, ours: DrafterSpec) -> Iterator[Conclusion]:
 
 
 def _size_text(theirs: DrafterSpec, ours: DrafterSpec, stored: int, trainable: int) -> str:
-    sizes = f"{_billions(theirs.parameters.stored)} against {_billions(ours.parameters.stored)} stored"
+    sizes = f"{_short(theirs.parameters.stored)} against {_short(ours.parameters.stored)} stored"
     if stored == 0 and trainable == 0:
         return f"Same size: {sizes}."
-    more = f"{ours.ref} stores {abs(stored):,} parameters {'more' if stored > 0 else 'fewer'} ({sizes})"
+    text = f"{ours.ref} stores {abs(stored):,} parameters {'more' if stored > 0 else 'fewer'} ({sizes})"
     if trainable == 0:
-        return f"{more}, none of them trainable: {_billions(ours.parameters.trainable)} are trained in both."
-    return f"{more}; trainable are {abs(trainable):,} {'more' if trainable > 0 else 'fewer'}."
+        text += f", none of them trainable: {_short(ours.parameters.trainable)} are trained in both"
+    else:
+        text += f"; {abs(trainable):,} {'more' if trainable > 0 else 'fewer'} are trainable"
+    return f"{text}.{_frozen(theirs)}{_frozen(ours)}"
+
+
+def _frozen(spec: DrafterSpec) -> str:
+    """What a drafter stores besides its own weights, by name."""
+    frozen = [tensor for tensor in spec.tensors if tensor.role == "frozen"]
+    parts = (f"{tensor.name.removesuffix('.weight')} {_short(tensor.logical)}" for tensor in frozen[:_NAMED])
+    more = f" and {len(frozen) - _NAMED} more" if len(frozen) > _NAMED else ""
+    return f" Frozen in {spec.ref}: {', '.join(parts)}{more}." if frozen else ""
+
+
+_NAMED = 4  # frozen tensors that a sentence names
 
 
 def _samples(theirs: DrafterSpec, ours: DrafterSpec) -> Iterator[Conclusion]:
@@ -110,9 +126,10 @@ def _gap(theirs: Rows, ours: Rows, bounds: Bounds | None) -> Conclusion:
         "ours_steps": ours.rows[0].steps,
         "theirs_steps": theirs.rows[0].steps,
         "against": theirs.spec.ref,
+        "source": theirs.rows[0].source,
     }
     text = f"accept_len {_span(ours.low, ours.high)}{_at(ours)}"
-    text += f" against {_span(theirs.low, theirs.high)}{_at(theirs)} ({theirs.rows[0].source})"
+    text += f" against {_span(theirs.low, theirs.high)}{_at(theirs)}{_on(theirs)}"
     if bounds is None:
         return Conclusion("accept_len_gap", f"{text}; no bound can be given without both chains' step counts.", numbers)
     if theirs.chain_steps != ours.chain_steps:
@@ -185,6 +202,11 @@ def _at(rows: Rows) -> str:
     return "" if steps is None else f" at {_steps(steps)}"
 
 
+def _on(rows: Rows) -> str:
+    named = [row.benchmark for row in rows.rows if row.benchmark]
+    return f" on {', '.join(named)}" if named else ""
+
+
 def _steps(steps: int | None) -> str:
     return f"{steps} step{'' if steps == 1 else 's'}"
 
@@ -199,5 +221,5 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(_SPOKEN.get(name, name) for name in names)
 
 
-def _billions(count: int) -> str:
+def _short(count: int) -> str:
     return f"{count / 1e9:.3f}B" if count >= 1e9 else f"{count / 1e6:.1f}M" if count >= 1e6 else f"{count:,}"

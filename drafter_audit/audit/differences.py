@@ -26,27 +26,30 @@ class Difference:
 
 @dataclass(frozen=True)
 class Field:
-    """One thing that is compared. `shape` marks what makes two networks the same architecture."""
+    """One thing that is compared. `shape` marks what makes two networks the same architecture.
+
+    `same` brings two spellings of one value together before they are compared.
+    """
 
     path: str
     read: Callable[[DrafterSpec], Any]
     why: str
     shape: bool = False
+    same: Callable[[Any], object] = lambda value: value
+
+    def differs(self, values: Sequence[object]) -> bool:
+        return len({repr(self.same(value)) for value in values}) > 1
 
 
 def differences(specs: Sequence[DrafterSpec]) -> tuple[Difference, ...]:
     """Every field whose values are not all equal. A fact that only some state differs from one that none states."""
     compared = ((field, tuple(field.read(spec) for spec in specs)) for field in FIELDS)
-    return tuple(Difference(field.path, values, field.why) for field, values in compared if len(_distinct(values)) > 1)
+    return tuple(Difference(field.path, values, field.why) for field, values in compared if field.differs(values))
 
 
 def same_architecture(specs: Sequence[DrafterSpec]) -> bool:
     """Whether the networks are of one kind and shape; settings that change no weight's shape or use are not asked."""
-    return all(len(_distinct([field.read(spec) for spec in specs])) == 1 for field in FIELDS if field.shape)
-
-
-def _distinct(values: Sequence[Any]) -> set[str]:
-    return {repr(value) for value in values}
+    return not any(field.differs([field.read(spec) for spec in specs]) for field in FIELDS if field.shape)
 
 
 def _plain(value: object) -> object:
@@ -100,7 +103,7 @@ FIELDS: tuple[Field, ...] = (
     Field("parameters.trainable", _count("trainable"), "the capacity that was trained, by each trainer's rule"),
     Field("parameters.frozen", _count("frozen"), "copies of the target's weights: they add size, no capacity"),
     Field("parameters.unknown", _count("unknown"), "weights whose role is not known"),
-    Field("target.ref", lambda s: _lower(s.target.ref), "acceptance depends on the target that verifies"),
+    Field("target.ref", lambda s: s.target.ref, "acceptance depends on the target that verifies", same=_lower),
     Field("target.num_layers", lambda s: s.target.num_layers, "layer ids count the target's layers"),
     Field("target.quantization", lambda s: s.target.quantization, "a quantised target's states and tokens differ"),
     Field("training.dataset", lambda s: s.training and s.training.dataset, "what a drafter has seen it drafts well"),

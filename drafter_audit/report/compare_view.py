@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from drafter_audit.audit.compare import Comparison
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.facts.records import AcceptLen
+from drafter_audit.facts.records import AcceptLen, Throughput
 from drafter_audit.report.document import Document, Lines, Table
 from drafter_audit.report.findings_view import findings_block
 from drafter_audit.report.numbers import NOTHING, count, plain
@@ -14,11 +14,26 @@ from drafter_audit.report.numbers import NOTHING, count, plain
 Cell = Callable[[DrafterSpec], str]
 
 
+class Sources:
+    """Sources by number: a table cell holds `[1]`, a list below the tables says what it is."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, source: str | None) -> str:
+        return "" if source is None else f"[{self._numbers.setdefault(source, len(self._numbers) + 1)}]"
+
+    def block(self) -> list[Table | Lines]:
+        lines = tuple(f"[{number}] {source}" for source, number in self._numbers.items())
+        return [Lines(lines, "Sources")] if lines else []
+
+
 def compare_document(comparison: Comparison) -> Document:
     """All blocks of a comparison; those that would be empty are left out."""
-    specs = comparison.drafters
-    blocks: list[Table | Lines] = [_side_by_side(comparison)]
-    blocks += _published(specs)
+    specs, sources = comparison.drafters, Sources()
+    blocks: list[Table | Lines] = [_side_by_side(comparison, sources)]
+    blocks += _published(specs, sources)
+    blocks += sources.block()
     blocks += findings_block(zip((spec.ref for spec in specs), comparison.findings, strict=True))
     if comparison.differences:
         blocks.append(_differences(comparison))
@@ -26,10 +41,10 @@ def compare_document(comparison: Comparison) -> Document:
     return Document(tuple(blocks), _csv(comparison))
 
 
-def _side_by_side(comparison: Comparison) -> Table:
+def _side_by_side(comparison: Comparison, sources: Sources) -> Table:
     changed = {difference.field for difference in comparison.differences}
     rows = []
-    for label, field, cell in _ROWS:
+    for label, field, cell in (*_IDENTITY, *_target_rows(sources), *_SHAPE, *_fact_rows(sources)):
         values = tuple(cell(spec) for spec in comparison.drafters)
         if any(value != NOTHING for value in values):
             rows.append((label, *values, "≠" if field in changed else ""))
@@ -44,13 +59,6 @@ def _origin(spec: DrafterSpec) -> str:
     revision = f" @ {spec.revision[:12]}" if spec.revision else ""
     name = "" if spec.name == spec.ref else f": {spec.name}"
     return f"{spec.source}{name}{revision}"
-
-
-def _target(spec: DrafterSpec) -> str:
-    target = spec.target
-    if target.ref is None:
-        return NOTHING
-    return f"{target.ref}\n({target.said_by})"
 
 
 def _layer_ids(spec: DrafterSpec) -> str:
@@ -77,20 +85,13 @@ def _stored(spec: DrafterSpec) -> str:
     return count(spec.parameters.stored) + implied
 
 
-def _training(spec: DrafterSpec) -> str:
-    training = spec.training
-    return NOTHING if training is None else f"{training.dataset or 'dataset not named'}\n({training.source})"
-
-
 def _samples(spec: DrafterSpec) -> str:
     return count(spec.training.samples if spec.training else None)
 
 
-def _throughput(spec: DrafterSpec) -> str:
-    if spec.throughput is None:
-        return NOTHING
-    base = spec.throughput.plain_tokens_per_s
-    return f"{spec.throughput.tokens_per_s:g}" + ("" if base is None else f" (plain {base:g})")
+def _tokens_per_s(measured: Throughput) -> str:
+    base = measured.plain_tokens_per_s
+    return f"{measured.tokens_per_s:g}" + ("" if base is None else f" (plain {base:g})")
 
 
 def _accept_len(spec: DrafterSpec) -> str:
@@ -101,13 +102,42 @@ def _accept_len(spec: DrafterSpec) -> str:
     return f"{low:g}" if low == high else f"{low:.3f}–{high:.3f}"
 
 
-_ROWS: tuple[tuple[str, str, Cell], ...] = (
+def _cited(value: str | None, source: str | None, sources: Sources) -> str:
+    return NOTHING if value is None else f"{value} {sources.mark(source)}"
+
+
+def _target_rows(sources: Sources) -> tuple[tuple[str, str, Cell], ...]:
+    return (
+        ("target", "target.ref", lambda spec: _cited(spec.target.ref, spec.target.said_by, sources)),
+        ("  layers", "target.num_layers", lambda spec: plain(spec.target.num_layers)),
+        ("  quantization", "target.quantization", lambda spec: plain(spec.target.quantization)),
+    )
+
+
+def _fact_rows(sources: Sources) -> tuple[tuple[str, str, Cell], ...]:
+    """What no weight file tells, each value with its source."""
+
+    def training(spec: DrafterSpec) -> str:
+        return _cited(spec.training.dataset, spec.training.source, sources) if spec.training else NOTHING
+
+    def throughput(spec: DrafterSpec) -> str:
+        measured = spec.throughput
+        return _cited(_tokens_per_s(measured), measured.source, sources) if measured else NOTHING
+
+    return (
+        ("training data", "training.dataset", training),
+        ("  samples", "training.samples", _samples),
+        ("accept_len (author's)", "", _accept_len),
+        ("tok/s", "", throughput),
+    )
+
+
+_IDENTITY: tuple[tuple[str, str, Cell], ...] = (
     ("source", "source", _origin),
     ("kind", "kind", lambda spec: spec.kind.name),
     ("dialect", "dialect", lambda spec: spec.dialect.name),
-    ("target", "target.ref", _target),
-    ("  layers", "target.num_layers", lambda spec: plain(spec.target.num_layers)),
-    ("  quantization", "target.quantization", lambda spec: plain(spec.target.quantization)),
+)
+_SHAPE: tuple[tuple[str, str, Cell], ...] = (
     _arch("hidden_size"),
     _arch("target_hidden_size"),
     _arch("intermediate_size"),
@@ -135,20 +165,16 @@ _ROWS: tuple[tuple[str, str, Cell], ...] = (
     _parameters("unknown"),
     _parameters("borrowed"),
     _parameters("buffers"),
-    ("training data", "training.dataset", _training),
-    ("  samples", "training.samples", _samples),
-    ("accept_len (author's)", "", _accept_len),
-    ("tok/s", "", _throughput),
 )
 
 
-def _published(specs: tuple[DrafterSpec, ...]) -> Iterator[Table | Lines]:
+def _published(specs: tuple[DrafterSpec, ...], sources: Sources) -> Iterator[Table | Lines]:
     """The authors' rows, and others' rows of the same setting; how many further rows JSON holds is said."""
     rows, hidden = [], 0
     for spec in specs:
         shown = _shown(spec)
         hidden += len(spec.accept_len) - len(shown)
-        rows += [_published_row(spec, row) for row in shown]
+        rows += [_published_row(spec, row, sources) for row in shown]
     if rows:
         headers = (
             "drafter",
@@ -178,18 +204,23 @@ def _setting(row: AcceptLen) -> tuple[int | None, int | None, int | None]:
     return row.steps, row.topk, row.num_draft_tokens
 
 
-def _published_row(spec: DrafterSpec, row: AcceptLen) -> tuple[str, ...]:
+def _published_row(spec: DrafterSpec, row: AcceptLen, sources: Sources) -> tuple[str, ...]:
     numbers = (row.steps, row.topk, row.num_draft_tokens, row.batch_size)
     return (spec.ref, row.benchmark or NOTHING, f"{row.value:.3f}", *(plain(number) for number in numbers),
-            row.engine or NOTHING, row.publisher, row.source)  # fmt: skip
+            row.engine or NOTHING, row.publisher, sources.mark(row.source))  # fmt: skip
 
 
 def _differences(comparison: Comparison) -> Table:
     rows = tuple(
-        (difference.field, *(plain(value) for value in difference.values), difference.why)
+        (difference.field, *(_value(difference.field, value) for value in difference.values), difference.why)
         for difference in comparison.differences
     )
     return Table(("field", *(spec.ref for spec in comparison.drafters), "why it matters"), rows, "Differences")
+
+
+def _value(field: str, value: object) -> str:
+    counted = field.startswith("parameters.") or field == "training.samples"
+    return count(value) if counted and isinstance(value, int) else plain(value)
 
 
 def _csv(comparison: Comparison) -> Table:

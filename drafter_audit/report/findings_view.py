@@ -12,8 +12,8 @@ def findings_block(found: Iterable[tuple[str, tuple[Finding, ...]]]) -> Iterator
     """One table over all drafters, nothing where there is no finding."""
     rows = tuple(_row(ref, finding) for ref, findings in found for finding in findings)
     if rows:
-        yield Table(("drafter", "severity", "code", "what", "consequence"), rows, "Findings")
+        yield Table(("drafter", "severity", "code", "what, and what follows"), rows, "Findings")
 
 
 def _row(ref: str, finding: Finding) -> tuple[str, ...]:
-    return ref, finding.severity, finding.code, finding.what, finding.consequence
+    return ref, finding.severity, finding.code, f"{finding.what}\n{finding.consequence}"
