@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -138,11 +139,13 @@ def test_the_wheel_ships_the_package_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"drafter_audit", metadata_folder()}
 
 
-def test_the_wheel_carries_the_version_and_the_command(wheel):
+def test_the_wheel_carries_the_version_and_the_command(wheel, pyproject):
     metadata = wheel.read(f"{metadata_folder()}/METADATA").decode()
     assert f"\nVersion: {drafter_audit.__version__}\n" in metadata
     scripts = wheel.read(f"{metadata_folder()}/entry_points.txt").decode()
-    assert "drafter-audit = drafter_audit.cli.main:main" in scripts
+    entry = pyproject["project"]["scripts"]["drafter-audit"]
+    assert f"\ndrafter-audit = {entry}\n" in scripts
+    assert callable(pkgutil.resolve_name(entry))
 
 
 def metadata_folder():
