@@ -1,8 +1,10 @@
 """How long `drafter-audit` takes to start, as a multiple of what it cannot do without.
 
 Each command is timed against a baseline, the bare import of the libraries it needs, in whole processes that take turns:
-baseline, command, baseline, command. So both meet the same machine at the same moment, and the ratio of their medians
-travels from one machine to another where milliseconds do not. A command over its bound ends the run with exit code 1.
+baseline, command, baseline, command. So both meet the same machine at the same moment, and their ratio travels from one
+machine to another where milliseconds do not. The ratio is the median over the turns of command / baseline, which moves
+less than the quotient of the two medians when a machine changes its speed half way. A command over its bound ends the
+run with exit code 1.
 
 The time judged is processor time, user and system, of that process and its own children. On an idle machine it repeats
 as well as the clock on the wall; with every core busy, about twice as well. Wall time stands beside it.
@@ -37,7 +39,7 @@ _DRAFT_VOCAB = 128
 
 @dataclass(frozen=True)
 class Row:
-    """One command against its baseline: medians in milliseconds, and the ratio of the processor times."""
+    """One command against its baseline: medians in milliseconds, and the median of the turns' ratios."""
 
     name: str
     baseline: str
@@ -96,17 +98,25 @@ def command_line() -> list[str]:
 
 
 def compare_starts(name: str, command: list[str], baseline: str, bound: float, runs: int) -> Row:
-    """Time `command` and `python -c baseline` in turns; medians over `runs` of each."""
+    """Time `python -c baseline` and `command` in turns, `runs` times each."""
     base = [sys.executable, "-c", baseline]
     for argv in (base, command):
         # Once unmeasured: the first run compiles bytecode and fetches files from the disk.
         run_once(argv)
     turns = [(run_once(base), run_once(command)) for _ in range(runs)]
 
-    base_cpu, cpu = (statistics.median(turn[side].cpu for turn in turns) * 1000 for side in (0, 1))
-    base_wall, wall = (statistics.median(turn[side].wall for turn in turns) * 1000 for side in (0, 1))
-    ratio = cpu / base_cpu
-    return Row(name, baseline, cpu, base_cpu, ratio, bound, ratio <= bound, wall, base_wall, wall / base_wall)
+    base_cpu, cpu, ratio = medians([(first.cpu, second.cpu) for first, second in turns])
+    base_wall, wall, wall_ratio = medians([(first.wall, second.wall) for first, second in turns])
+    return Row(name, baseline, cpu, base_cpu, ratio, bound, ratio <= bound, wall, base_wall, wall_ratio)
+
+
+def medians(turns: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Of turns of (baseline, command) in seconds: the median of each in milliseconds, and of command / baseline."""
+    return (
+        statistics.median(base for base, _ in turns) * 1000,
+        statistics.median(command for _, command in turns) * 1000,
+        statistics.median(command / base for base, command in turns),
+    )
 
 
 def run_once(argv: list[str]) -> Timing:
