@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES, read_config
-from drafter_audit.errors import ConfigError
+from drafter_audit.errors import ConfigError, NotFoundError
 from drafter_audit.sources.open import open_source
 
 
@@ -50,6 +50,12 @@ def test_an_absent_file_is_named(tmp_path):
     assert str(tmp_path) in str(caught.value)
     with pytest.raises(ConfigError, match=r"no generation_config\.json"):
         read_config(open_source(str(tmp_path)), "generation_config.json")
+
+
+def test_a_link_to_nothing_is_named(tmp_path):
+    (tmp_path / "config.json").symlink_to("nowhere")
+    with pytest.raises(NotFoundError, match=r"config\.json is a link to nothing"):
+        read_config(open_source(str(tmp_path)))
 
 
 def test_a_huge_file_is_not_read(tmp_path):

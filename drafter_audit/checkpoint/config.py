@@ -16,11 +16,13 @@ def read_config(source: Source, name: str = "config.json") -> dict[str, Any]:
     """The object in the source's `name`.
 
     Raises ConfigError where it is absent, above 10 MB, not UTF-8, not JSON, holds NaN or a repeated key,
-    or is no object; NetworkError, AccessError where it cannot be had.
+    or is no object; NotFoundError, NetworkError, AccessError where the source cannot be had.
     """
     try:
         data = source.read(name, limit=MAX_CONFIG_BYTES)
     except NotFoundError as error:
+        if name in source.files():  # a link to nothing; what there is no repository of, files() says
+            raise
         raise ConfigError(f"no {name}", source.name, "name the folder that holds it") from error
     except CheckpointError as error:
         raise ConfigError(error.what, error.where, error.mend) from error

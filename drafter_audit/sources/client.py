@@ -27,8 +27,8 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 """Seconds from the first try after which no further one is made, the wait before it counted."""
 
-_WAITS_S = (0.5, 1.0, 2.0)
-"""Before the second, third and fourth try, where the server does not say how long to wait."""
+_WAITS_S = (0.5, 1.5)
+"""Before the second and the third try, where the server does not say how long to wait."""
 
 
 class BusyError(Exception):
@@ -64,7 +64,7 @@ _watch_lock = threading.Lock()
 
 
 def attempt(action: Callable[[], T]) -> T:
-    """`action()`, up to four times within PATIENCE_S. Raises what the last try raised.
+    """`action()`, up to three times within PATIENCE_S. Raises what the last try raised.
 
     A server that asks for a longer wait is not waited for at all.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
@@ -22,6 +23,9 @@ from huggingface_hub.errors import (
 
 from drafter_audit.errors import AccessError, AuditError, NetworkError, NotFoundError, SourceError
 from drafter_audit.sources.client import BusyError, CutShortError, SecondTryError
+
+_CODE = "X-Error-Code"
+_IF_PRIVATE = "check the name; if it is private, set HF_TOKEN or run hf auth login"
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,16 @@ def _disabled(error: DisabledRepoError, place: Place) -> SourceError:
 
 
 def _repository(error: RepositoryNotFoundError, place: Place) -> SourceError:
-    # The Hub answers 401 for a repository that is private or does not exist; only its code tells that it means neither.
-    response = error.response
-    mend = "check the name; if it is private, set HF_TOKEN or run hf auth login"
-    if response.status_code == 401 and response.headers.get("X-Error-Code") != "RepoNotFound":
-        return AccessError("no such repository, or a private one", str(place), mend)
-    return NotFoundError("no such repository", str(place), mend)
+    if error.response.status_code == HTTPStatus.UNAUTHORIZED and error.response.headers.get(_CODE) != "RepoNotFound":
+        return _unauthorized(error, place)
+    return NotFoundError("no such repository", str(place), _IF_PRIVATE)
+
+
+def _unauthorized(error: HfHubHTTPError, place: Place) -> SourceError:
+    if "Invalid credentials" in error.response.headers.get("X-Error-Message", ""):
+        return AccessError("the Hub refuses the token", str(place), "check HF_TOKEN, or run hf auth login")
+    # Without a token the Hub does not tell a private repository from none.
+    return AccessError("no such repository, or a private one", str(place), _IF_PRIVATE)
 
 
 def _revision(error: RevisionNotFoundError, place: Place) -> SourceError:
@@ -107,9 +115,11 @@ def _busy(error: BusyError, place: Place) -> SourceError:
 def _status(error: HfHubHTTPError, place: Place) -> SourceError:
     status = error.response.status_code
     where = f"{place} at {constants.ENDPOINT}"
-    if status in (401, 403):
+    if status == HTTPStatus.UNAUTHORIZED:
+        return _unauthorized(error, place)
+    if status == HTTPStatus.FORBIDDEN:
         return AccessError(f"access refused (HTTP {status})", where, "check HF_TOKEN, or run hf auth login")
-    if status in (404, 410):
+    if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return NotFoundError(f"{place.what} is not there (HTTP {status})", where, "check the name and the revision")
     return NetworkError(f"the Hub answered HTTP {status}", where, "check HF_ENDPOINT, or try again later")
 

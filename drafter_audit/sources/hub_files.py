@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import NoReturn, TypeVar
 
@@ -133,7 +134,7 @@ def fetch_range(place: Place, commit: str, start: int, stop: int) -> bytes:
         headers = {**build_hf_headers(library_name=_TOOL, library_version=__version__), **asked}
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
         with get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=timeout) as response:
-            if response.status_code == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return b""  # the file ends before `start`
             hf_raise_for_status(response)
             return _read_exactly(response, _announced(response, start, stop, place), place)
@@ -144,10 +145,10 @@ def fetch_range(place: Place, commit: str, start: int, stop: int) -> bytes:
 def _announced(response: httpx2.Response, start: int, stop: int, place: Place) -> int:
     """The length of the body that the head announces, once it is known to be the range that was asked for."""
     length = response.headers.get("Content-Length", "")
-    if response.status_code == httpx2.codes.OK and start == 0 and length.isdigit() and int(length) <= stop:
+    if response.status_code == HTTPStatus.OK and start == 0 and length.isdigit() and int(length) <= stop:
         return int(length)  # the whole file, which lies inside the range
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if response.status_code != httpx2.codes.PARTIAL_CONTENT or match is None:
+    if response.status_code != HTTPStatus.PARTIAL_CONTENT or match is None:
         _refuse("the server ignores Range and would send the whole file", place)
     first, last = int(match[1]), int(match[2])
     if first != start or not start <= last < stop:

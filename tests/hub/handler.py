@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.hub.server import Hub, Request
 
 _API = re.compile(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?")
+_TREE = re.compile(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)")
 _FILE = re.compile(r"/(cdn/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CHUNK = 65536
@@ -49,6 +50,8 @@ class Handler(BaseHTTPRequestHandler):
     def _route(self, path: str) -> None:
         if match := _API.fullmatch(path):
             self._model(match[1], unquote(match[2] or "main"))
+        elif match := _TREE.fullmatch(path):
+            self._tree(match[1], unquote(match[2]))
         elif match := _FILE.fullmatch(path):
             self._file(bool(match[1]), match[2], unquote(match[3]), unquote(match[4]))
         else:
@@ -63,6 +66,17 @@ class Handler(BaseHTTPRequestHandler):
                 for file, content in repo.commits[commit].items()
             ]
             body = {"id": repo.id, "sha": commit, "siblings": siblings, "tags": [], "gated": repo.gated}
+            self._answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    def _tree(self, name: str, revision: str) -> None:
+        found = self._find(name, revision)
+        if found is not None:
+            repo, commit = found
+            files = repo.commits[commit].items()
+            body = [
+                {"type": "file", "path": file, "size": size(content), "oid": etag(repo, commit, file)}
+                for file, content in files
+            ]
             self._answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _file(self, on_cdn: bool, name: str, revision: str, file: str) -> None:

@@ -69,7 +69,9 @@ class Hub:
     def env(self) -> dict[str, str]:
         """This process's environment, pointed at the stand-in and at no other Hub setting."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
-        return {**kept, "HF_ENDPOINT": self.endpoint, "HF_HOME": str(self.home)}
+        # Telemetry would add a request of the client's own to the log, once a day.
+        settings = {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(self.home), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        return {**kept, **settings}
 
     def reset(self) -> None:
         """Forgets repositories, faults and log, and empties the clients' cache."""
