@@ -172,13 +172,14 @@ def _norms(config: ConfigView, dialect: str) -> dict[str, Any]:
 
 def _dtype(clues: Clues) -> str | None:
     """The dtype that holds most elements, in the config's spelling; the config's own word where nothing was read."""
+    declared = declared_dtype(clues.config)
     sizes: dict[str, int] = {}
     for tensor in clues.table or ():
         sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.elements
-    if sizes:
-        stored = max(sizes, key=lambda name: sizes[name])
-        return DTYPE_NAMES.get(stored, stored.lower())
-    return declared_dtype(clues.config)
+    if not sizes:
+        return declared
+    stored = max(sizes, key=lambda name: sizes[name])
+    return DTYPE_NAMES.get(stored, stored.lower())
 
 
 def declared_dtype(config: ConfigView) -> str | None:
