@@ -133,8 +133,9 @@ def test_a_theta_nobody_declared_is_told_apart() -> None:
         ("hidden_size", "7168"), ("hidden_size", -1), ("hidden_size", 7168.0), ("hidden_size", True),
         ("draft_vocab_size", 0), ("draft_vocab_size", -1), ("draft_vocab_size", 4.0), ("vocab_size", [163840]),
         ("num_hidden_layers", "one"), ("norm_output", "yes"), ("norm_before_fc", 1), ("eagle_config", [2, 30, 58]),
-        ("rope_scaling", "yarn"), ("rope_theta", "1e6"), ("rope_parameters", 3), ("architectures", "LlamaForCausalLMEagle3"),
-        ("torch_dtype", 16), ("speculators_config", "x"), ("dflash_config", 1), ("transformer_layer_config", []),
+        ("rope_scaling", "yarn"), ("rope_theta", "1e6"), ("rope_parameters", 3),
+        ("architectures", "LlamaForCausalLMEagle3"), ("torch_dtype", 16),
+        ("speculators_config", "x"), ("dflash_config", 1), ("transformer_layer_config", []),
         ("transformers_version", 4.57), ("model_type", ["llama"]),
     ],
 )  # fmt: skip

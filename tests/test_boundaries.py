@@ -44,7 +44,7 @@ def nested(*ids: int) -> dict[str, Any]:
         pytest.param((28, 1, 15), 32, (2, 16, 29), "output_of_layer", "high", None, id="unsorted, engines sort"),
         pytest.param((-1, 15, 28), 32, (0, 16, 29), "output_of_layer", "high", None, id="embedding output as -1"),
         pytest.param((2, 46, 90), 93, (2, 46, 90), "boundary", "medium", (3, 47, 91), id="usual boundaries, Kimi-K3"),
-        pytest.param((1, 17, 33), 36, (2, 18, 34), "output_of_layer", "medium", (1, 17, 33), id="published, gpt-oss-120b"),
+        pytest.param((1, 17, 33), 36, (2, 18, 34), "output_of_layer", "medium", (1, 17, 33), id="published, 36 layers"),
     ],
 )  # fmt: skip
 def test_nested_ids(

@@ -62,14 +62,21 @@ def test_a_drafter_equals_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rewritten",
     [
-        pytest.param({"rope_theta": None, "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}}, id="rope of transformers 5"),
-        pytest.param({"norm_before_residual": False, "norm_output": False, "fc_norm": False}, id="defaults written out"),
+        pytest.param(
+            {"rope_theta": None, "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}},
+            id="rope of transformers 5",
+        ),
+        pytest.param(
+            {"norm_before_residual": False, "norm_output": False, "fc_norm": False}, id="defaults written out"
+        ),
         pytest.param({"dtype": None, "torch_dtype": "bfloat16"}, id="torch_dtype"),
         pytest.param({"head_dim": 128, "rms_norm_eps": 1e-6, "use_cache": True}, id="keys without meaning here"),
         pytest.param({"num_aux_hidden_states": 3, "target_hidden_size": 7168}, id="derived sizes written out"),
-        pytest.param({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 29, 57]}}, id="the same states by output ids"),
+        pytest.param(
+            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 29, 57]}}, id="the same states by output ids"
+        ),
     ],
-)  # fmt: skip
+)
 def test_layout_and_defaults_are_no_difference(tmp_path: Path, rewritten: dict[str, Any]) -> None:
     story = facts(target="moonshotai/Kimi-K2.5")
     comparison = drafter_audit.compare(

@@ -37,26 +37,99 @@ def test_what_peers_wrote(tmp_path: Path, peer: str, kind: str, dialect: str) ->
     ("config", "kind", "dialect"),
     [
         pytest.param(KIMI_CONFIG, "eagle3", "specforge", id="AQ-MedAI Kimi-K2"),
-        pytest.param({"speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"]}, "eagle3", "speculators", id="speculators"),
+        pytest.param(
+            {"speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"]},
+            "eagle3",
+            "speculators",
+            id="speculators",
+        ),
         pytest.param({"speculators_model_type": "peagle"}, "peagle", "speculators", id="P-EAGLE speculator"),
         pytest.param({"architectures": ["PEagleDraftModel"]}, "peagle", "specforge", id="P-EAGLE SpecForge"),
-        pytest.param({"architectures": ["LlamaForCausalLMEagle3"], "parallel_drafting": True, "num_depths": 4}, "peagle", "nemo", id="P-EAGLE NeMo"),
-        pytest.param({"architectures": ["DFlashDraftModel"], "block_size": 16, "dflash_config": {"target_layer_ids": [1, 16]}}, "dflash", "unknown", id="DFlash"),
+        pytest.param(
+            {"architectures": ["LlamaForCausalLMEagle3"], "parallel_drafting": True, "num_depths": 4},
+            "peagle",
+            "nemo",
+            id="P-EAGLE NeMo",
+        ),
+        pytest.param(
+            {"architectures": ["DFlashDraftModel"], "block_size": 16, "dflash_config": {"target_layer_ids": [1, 16]}},
+            "dflash",
+            "unknown",
+            id="DFlash",
+        ),
         pytest.param({"speculators_model_type": "dflash"}, "dflash", "speculators", id="DFlash speculator"),
-        pytest.param({"architectures": ["Qwen3DSparkModel"], "markov_rank": 8, "block_size": 8, "target_layer_ids": [1]}, "dspark", "unknown", id="DSpark"),
-        pytest.param({"architectures": ["Eagle3DeepseekV2ForCausalLM"], "kv_lora_rank": 512, "draft_vocab_size": 163840}, "eagle3_mla", "unknown", id="k-l-lambda Kimi-K2.5 MLA"),
-        pytest.param({"architectures": ["LlamaForCausalLMEagle3"], "eagle_config": {"use_aux_hidden_state": False, "next_layer_regular": True}}, "eagle3_noaux", "modelopt", id="gpt-oss v2"),
-        pytest.param({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "transformers_version": "4.28.1"}, "eagle1", "eagle", id="EAGLE Vicuna"),
-        pytest.param({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "draft_vocab_size": 32000, "transformers_version": "4.28.1"}, "eagle3", "eagle", id="EAGLE3 LLaMA3.1"),
-        pytest.param({"architectures": ["Eagle3LlamaForCausalLM"], "draft_vocab_size": 32000}, "eagle3", "angelslim", id="AngelSlim"),
+        pytest.param(
+            {"architectures": ["Qwen3DSparkModel"], "markov_rank": 8, "block_size": 8, "target_layer_ids": [1]},
+            "dspark",
+            "unknown",
+            id="DSpark",
+        ),
+        pytest.param(
+            {"architectures": ["Eagle3DeepseekV2ForCausalLM"], "kv_lora_rank": 512, "draft_vocab_size": 163840},
+            "eagle3_mla",
+            "unknown",
+            id="k-l-lambda Kimi-K2.5 MLA",
+        ),
+        pytest.param(
+            {
+                "architectures": ["LlamaForCausalLMEagle3"],
+                "eagle_config": {"use_aux_hidden_state": False, "next_layer_regular": True},
+            },
+            "eagle3_noaux",
+            "modelopt",
+            id="gpt-oss v2",
+        ),
+        pytest.param(
+            {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "transformers_version": "4.28.1"},
+            "eagle1",
+            "eagle",
+            id="EAGLE Vicuna",
+        ),
+        pytest.param(
+            {
+                "architectures": ["LlamaForCausalLM"],
+                "num_hidden_layers": 1,
+                "draft_vocab_size": 32000,
+                "transformers_version": "4.28.1",
+            },
+            "eagle3",
+            "eagle",
+            id="EAGLE3 LLaMA3.1",
+        ),
+        pytest.param(
+            {"architectures": ["Eagle3LlamaForCausalLM"], "draft_vocab_size": 32000},
+            "eagle3",
+            "angelslim",
+            id="AngelSlim",
+        ),
         pytest.param({"medusa_num_heads": 5, "model_type": "llama"}, "medusa", "unknown", id="Medusa"),
-        pytest.param({"architectures": ["MTPDraftModel"], "speculators_model_type": "mtp"}, "mtp", "speculators", id="MTP speculator"),
-        pytest.param({"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 61, "num_nextn_predict_layers": 1}, "lm", "unknown", id="target with MTP"),
-        pytest.param({"architectures": ["KimiK25ForConditionalGeneration"], "text_config": {"num_hidden_layers": 61}}, "lm", "unknown", id="multimodal target"),
-        pytest.param({"_torchspec_version": "0.1", "architectures": ["LlamaForCausalLMEagle3"]}, "eagle3", "torchspec", id="TorchSpec"),
+        pytest.param(
+            {"architectures": ["MTPDraftModel"], "speculators_model_type": "mtp"},
+            "mtp",
+            "speculators",
+            id="MTP speculator",
+        ),
+        pytest.param(
+            {"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 61, "num_nextn_predict_layers": 1},
+            "lm",
+            "unknown",
+            id="target with MTP",
+        ),
+        pytest.param(
+            {"architectures": ["KimiK25ForConditionalGeneration"], "text_config": {"num_hidden_layers": 61}},
+            "lm",
+            "unknown",
+            id="multimodal target",
+        ),
+        pytest.param(
+            {"_torchspec_version": "0.1", "architectures": ["LlamaForCausalLMEagle3"]},
+            "eagle3",
+            "torchspec",
+            id="TorchSpec",
+        ),
         pytest.param({"model_type": "something_of_2027"}, "unknown", "unknown", id="a type nobody knows"),
     ],
-)  # fmt: skip
+)
 def test_by_config_alone(config: dict[str, Any], kind: str, dialect: str) -> None:
     clues = Clues(ConfigView(config, "config.json"), None, {})
     assert (detect_kind(clues).name, detect_dialect(clues).name) == (kind, dialect)

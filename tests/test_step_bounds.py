@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_no_profile_of_rates_leaves_the_bounds(to_steps: int) -> None:
     """Rates per position that do not rise, on a grid: the true accept_len at k' lies within what k = 3 allows."""
     grid = [step / 6 for step in range(7)]
     for rates in product(grid, repeat=5):
-        if any(later > earlier for earlier, later in zip(rates, rates[1:], strict=False)):
+        if any(later > earlier for earlier, later in pairwise(rates)):
             continue
         at_three, truth = 1 + sum(rates[:3]), 1 + sum(rates[:to_steps])
         bounds = bound_accept_len(at_three, at_three, steps=3, to_steps=to_steps)

@@ -10,8 +10,11 @@ def default_refs() -> tuple[str, ...]:
     from drafter_audit.facts import project, registry
 
     here = Path.cwd()
-    if (here / "config.json").is_file() or any(here.glob("*.safetensors")):
+    if (here / "config.json").is_file():
         return (".",)
+    weights = sorted(path.name for path in here.glob("*.safetensors"))
+    if weights:
+        return tuple(weights)
     listed = project.in_folder(here)
     if listed is not None and listed.drafters:
         return tuple(entry.reference or str(here) for entry in listed.drafters)
