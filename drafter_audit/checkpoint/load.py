@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
 from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
@@ -179,6 +178,8 @@ def _refuse_format(source: Source, names: list[str]) -> None:
 def _read_headers(source: Source, names: list[str]) -> dict[str, Header]:
     if len(names) == 1:
         return {names[0]: read_header(source, names[0])}
+    from concurrent.futures import ThreadPoolExecutor  # for shards alone
+
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
         return dict(zip(names, pool.map(lambda name: read_header(source, name), names), strict=True))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.facts import project, registry
-from drafter_audit.facts.card import read_card
 from drafter_audit.facts.records import AcceptLen, Facts, Throughput, Training
 from drafter_audit.sources.base import Source
 
@@ -48,7 +47,7 @@ def _origins(source: Source, config: ConfigView) -> Iterator[Facts | None]:
     yield _from_config(config)
     record = registry.find(source.name) if source.kind != "local" else None
     if source.kind != "bundled" and _CARD in source.files():
-        yield read_card(source.read(_CARD, limit=_CARD_LIMIT).decode("utf-8", "replace"))
+        yield _from_card(source)
     yield record.facts() if record else None
 
 
@@ -58,6 +57,12 @@ def _from_project(folder: Path) -> Facts | None:
     if entry is None and (working := project.in_folder(Path.cwd())):
         entry = working.entry(str(folder))
     return entry.facts() if entry else None
+
+
+def _from_card(source: Source) -> Facts:
+    from drafter_audit.facts.card import read_card  # many patterns to compile, for the drafters that have a card
+
+    return read_card(source.read(_CARD, limit=_CARD_LIMIT).decode("utf-8", "replace"))
 
 
 def _from_config(config: ConfigView) -> Facts:
