@@ -8,8 +8,7 @@ Every result has `to_dict()`, the JSON of the command line. Both raise AuditErro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing takes longer to import than all of this; type checkers know the name
 if TYPE_CHECKING:
     from drafter_audit.audit.compare import Comparison, compare
     from drafter_audit.drafter.open import open_drafter

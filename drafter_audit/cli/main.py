@@ -35,9 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Failures print one line to stderr and nothing to stdout."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = cli.main(given, prog_name="drafter-audit", standalone_mode=False, obj=given)
+        return _run(given)
     except AuditError as error:
         return _fail(str(error), error.exit_code)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
     except click.UsageError as error:
         return _fail(_usage(error), EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
@@ -46,7 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout left, as `| head` does; what it wanted it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    return code if isinstance(code, int) else EXIT_OK
+
+
+def _run(arguments: list[str]) -> int:
+    """Click's own main adds to stderr on ^C and makes a closed pipe a failure, so it serves completion alone."""
+    if _COMPLETION in os.environ:
+        cli.main(arguments, prog_name=_PROGRAM)
+    with cli.make_context(_PROGRAM, arguments, obj=tuple(arguments)) as context:
+        cli.invoke(context)
+    return EXIT_OK
+
+
+_PROGRAM = "drafter-audit"
+_COMPLETION = "_DRAFTER_AUDIT_COMPLETE"
 
 
 def _usage(error: click.UsageError) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from drafter_audit.audit.compare import Comparison
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.errors import escape
 from drafter_audit.facts.records import AcceptLen, Throughput
 from drafter_audit.report.document import Document, Lines, Table
 from drafter_audit.report.findings_view import findings_block
@@ -57,7 +58,7 @@ def _arch(name: str) -> tuple[str, str, Cell]:
 
 def _origin(spec: DrafterSpec) -> str:
     revision = f" @ {spec.revision[:12]}" if spec.revision else ""
-    name = "" if spec.name == spec.ref else f": {spec.name}"
+    name = "" if spec.name == spec.ref else f": {escape(spec.name)}"
     return f"{spec.source}{name}{revision}"
 
 
@@ -103,7 +104,7 @@ def _accept_len(spec: DrafterSpec) -> str:
 
 
 def _cited(value: str | None, source: str | None, sources: Sources) -> str:
-    return NOTHING if value is None else f"{value} {sources.mark(source)}"
+    return NOTHING if value is None else f"{escape(value)} {sources.mark(source)}"
 
 
 def _target_rows(sources: Sources) -> tuple[tuple[str, str, Cell], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from drafter_audit.audit.finding import Finding
+from drafter_audit.errors import escape
 from drafter_audit.report.document import Table
 
 
@@ -16,4 +17,4 @@ def findings_block(found: Iterable[tuple[str, tuple[Finding, ...]]]) -> Iterator
 
 
 def _row(ref: str, finding: Finding) -> tuple[str, ...]:
-    return ref, finding.severity, finding.code, f"{finding.what}\n{finding.consequence}"
+    return ref, finding.severity, finding.code, f"{escape(finding.what)}\n{escape(finding.consequence)}"

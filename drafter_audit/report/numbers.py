@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from drafter_audit.errors import escape
+
 NOTHING = "–"
 
 
@@ -36,4 +38,4 @@ def plain(value: object) -> str:
         return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(str(item) for item in value)}]"
-    return str(value)
+    return escape(str(value))

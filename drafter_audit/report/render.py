@@ -20,41 +20,39 @@ def render(document: Document, style: str) -> str:
 
 
 def _plain(block: Table | Lines) -> str:
-    title = [block.title, "-" * len(block.title)] if block.title else []
+    title = [escape(block.title), "-" * len(escape(block.title))] if block.title else []
     if isinstance(block, Lines):
         wrapped = [
             textwrap.fill(escape(line), 118, subsequent_indent="  ", break_on_hyphens=False) for line in block.lines
         ]
         return "\n".join(title + wrapped)
     wrapped_rows = [[_wrap(cell) for cell in row] for row in block.rows]
-    return "\n".join([*title, _tabulate(block, wrapped_rows, "simple")])
+    headers = [escape(header) for header in block.headers]
+    return "\n".join([*title, _tabulate(block, headers, wrapped_rows, "simple")])
 
 
 def _markdown(block: Table | Lines) -> str:
-    title = [f"### {block.title}", ""] if block.title else []
+    title = [f"### {_markdown_text(block.title)}", ""] if block.title else []
     if isinstance(block, Lines):
         return "\n".join(title + [f"- {_markdown_text(line)}" for line in block.lines])
     rows = [[_markdown_text(cell) for cell in row] for row in block.rows]
-    return "\n".join([*title, _tabulate(block, rows, "github")])
+    headers = [_markdown_text(header) for header in block.headers]
+    return "\n".join([*title, _tabulate(block, headers, rows, "github")])
 
 
-def _tabulate(block: Table, rows: list[list[str]], style: str) -> str:
+def _tabulate(block: Table, headers: list[str], rows: list[list[str]], style: str) -> str:
     from tabulate import tabulate
 
     align = tuple("right" if column in block.numeric else "left" for column in range(len(block.headers)))
-    headers = [escape(header) for header in block.headers]
     return tabulate(
         rows, headers, tablefmt=style, colalign=align if rows else None, disable_numparse=True, preserve_whitespace=True
     )
 
 
 def _wrap(cell: str) -> str:
-    lines = escape(cell) if "\n" not in cell else "\n".join(escape(line) for line in cell.split("\n"))
-    return "\n".join(
-        piece
-        for line in lines.split("\n")
-        for piece in textwrap.wrap(line, _CELL_WIDTH, break_on_hyphens=False) or [""]
-    )
+    """A cell's own line breaks are kept, text from files has had its own escaped when the cell was made."""
+    lines = (textwrap.wrap(escape(line), _CELL_WIDTH, break_on_hyphens=False) for line in cell.split("\n"))
+    return "\n".join(piece for line in lines for piece in line or [""])
 
 
 def _markdown_text(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drafter_audit import __version__
-from drafter_audit.errors import UsageError
+from drafter_audit.errors import AuditError, UsageError
 from drafter_audit.report.document import Document
 from drafter_audit.report.render import render
 
@@ -31,11 +31,20 @@ def emit(
 ) -> None:
     """Write one result in `style` to `output`, stdout where that is None."""
     text = to_json(result, command) if style == "json" else render(document, style)
-    if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        if output is None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            Path(output).write_text(text, encoding="utf-8")
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise UsageError(f"cannot write: {error.strerror}", output, "choose another file for -o") from None
+        raise _cannot_write(error, output) from None
+
+
+def _cannot_write(error: OSError, output: str | None) -> AuditError:
+    what = f"cannot write: {error.strerror}"
+    if output is not None:
+        return UsageError(what, output, "choose another file for -o")
+    return AuditError(what, "stdout", "make room, or write elsewhere with -o")
