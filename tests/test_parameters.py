@@ -9,6 +9,7 @@ import pytest
 from drafter_audit.audit.params import count_params
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.errors import CheckpointError
 from tests.checkpoints import (
     EMBEDDING,
     KIMI_CONFIG,
@@ -171,3 +172,11 @@ def test_modules_add_up(tmp_path: Path) -> None:
 def test_a_bundled_record_is_counted_from_its_config() -> None:
     p = open_drafter("aq-medai-kimi-k2-instruct-eagle3").parameters
     assert (p.stored, p.borrowed, p.counted_from) == (1_190_948_864, EMBED, "config")
+
+
+def test_nothing_to_count_is_an_error_not_a_zero() -> None:
+    """A target's config implies no count of its own: zero would read as a measurement."""
+    spec = open_drafter("moonshotai-kimi-k2-instruct")
+    assert spec.parameters.counted_from == "nothing"
+    with pytest.raises(CheckpointError, match="nothing to count"):
+        count_params([spec])

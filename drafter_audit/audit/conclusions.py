@@ -49,6 +49,8 @@ def _architecture(specs: Sequence[DrafterSpec], found: Sequence[Difference]) -> 
 
 
 def _sizes(theirs: DrafterSpec, ours: DrafterSpec) -> Iterator[Conclusion]:
+    if not (theirs.parameters.counted and ours.parameters.counted):
+        return
     stored = ours.parameters.stored - theirs.parameters.stored
     trainable = ours.parameters.trainable - theirs.parameters.trainable
     numbers = {"stored": stored, "not_trainable": stored - trainable, "trainable": trainable, "against": theirs.ref}

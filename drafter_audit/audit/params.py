@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.errors import CheckpointError
 
 By = Literal["tensor", "module", "role"]
 
@@ -74,11 +75,17 @@ class Params:
 
 
 def count_params(specs: Iterable[DrafterSpec], *, exclude_frozen: bool = False) -> Params:
-    """Roles and totals of each checkpoint. `exclude_frozen` drops rows, never totals."""
+    """Roles and totals of each checkpoint. `exclude_frozen` drops rows, never totals.
+
+    Raises CheckpointError where there is nothing to count: a zero would read as a measurement.
+    """
     return Params(tuple(_count(spec, exclude_frozen) for spec in specs))
 
 
 def _count(spec: DrafterSpec, exclude_frozen: bool) -> DrafterParams:
+    if not spec.parameters.counted:
+        what = f"nothing to count: no weights, and the config of a {spec.kind.name} implies no count"
+        raise CheckpointError(what, spec.name, "name a checkpoint that has weights")
     dropped = [tensor for tensor in spec.tensors if exclude_frozen and tensor.role == "frozen"]
     kept = tuple(tensor for tensor in spec.tensors if tensor not in dropped)
     return DrafterParams(spec, kept, sum(tensor.logical for tensor in dropped))

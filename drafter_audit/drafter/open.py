@@ -17,7 +17,7 @@ from drafter_audit.drafter.dialects import detect_dialect
 from drafter_audit.drafter.kinds import detect_kind
 from drafter_audit.drafter.roles import assign_roles
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.target import Target, resolve_target
+from drafter_audit.drafter.target import Target, implied_target, named_target
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
@@ -32,7 +32,7 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     table = load_table(source)
     background = gather(source, config)
     clues = Clues(config, table, table.metadata if table else {})
-    return _describe(source, clues, background, _target(background, target))
+    return _describe(source, clues, background, _target(source, background, target))
 
 
 def _config(source: Source) -> Mapping[str, Any]:
@@ -42,10 +42,10 @@ def _config(source: Source) -> Mapping[str, Any]:
     return read_config(source)
 
 
-def _target(background: Background, explicit: str | None) -> Target:
-    if explicit is not None:
-        return resolve_target(explicit, "--target", explicit=True)
-    return resolve_target(background.target, background.target_said_by, explicit=False)
+def _target(source: Source, background: Background, named: str | None) -> Target:
+    if named is not None:
+        return named_target(named)
+    return implied_target(background.target, background.target_said_by, ask_hub=source.kind == "hub")
 
 
 def _describe(source: Source, clues: Clues, background: Background, target: Target) -> DrafterSpec:

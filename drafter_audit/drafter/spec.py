@@ -25,7 +25,7 @@ class Parameters:
 
     `borrowed` are parameters taken from the target at load, None where their size is not known. `config_implied` is
     what the shape alone implies for the same modules, None for kinds without a described layout. `counted_from` is
-    "headers", or "config" where no weights were read.
+    "headers", "config" where no weights were read, or "nothing" where the config of that kind implies no count either.
     """
 
     trainable: int
@@ -40,6 +40,10 @@ class Parameters:
     @property
     def stored(self) -> int:
         return self.trainable + self.frozen + self.unknown
+
+    @property
+    def counted(self) -> bool:
+        return self.counted_from != "nothing"
 
     def to_dict(self) -> dict[str, Any]:
         roles = {"trainable": self.trainable, "frozen": self.frozen, "buffer": self.buffers, "unknown": self.unknown,
@@ -107,7 +111,7 @@ class DrafterSpec:
             borrowed=None if borrows_unsized else total("borrowed"),
             missing=total("missing"),
             config_implied=config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding),
-            counted_from="config" if self.table is None else "headers",
+            counted_from="headers" if self.table is not None else "config" if self.tensors else "nothing",
         )
 
     def to_dict(self) -> dict[str, Any]:

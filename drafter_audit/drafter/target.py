@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from drafter_audit.checkpoint.config import read_config
@@ -37,21 +38,32 @@ class Target:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def resolve_target(ref: str | None, said_by: str | None, *, explicit: bool) -> Target:
-    """Read the target's config: bundled if its repository is, else from the reference.
+def named_target(ref: str) -> Target:
+    """The target that the user named: it must be readable. Raises AuditError."""
+    return describe_target(_open(ref), ref=ref, said_by="--target")
 
-    A target the user named must be readable; one that a card or config names may not be, and then `unread` says why.
+
+def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Target:
+    """The target that a card, config or record names: `unread` says why where its config cannot be had.
+
+    A local drafter asks nothing of the network (`ask_hub` false): bundled records and local paths only.
     """
     if ref is None:
         return Target()
-    record = registry.find(ref)
+    if not ask_hub and registry.find(ref) is None and not Path(ref).exists():
+        return Target(
+            ref=ref, said_by=said_by, unread="it is not bundled, and for a local drafter the Hub is not asked"
+        )
     try:
-        source = open_source(record.name if record else ref)
-        return describe_target(source, ref=ref, said_by=said_by)
+        return describe_target(_open(ref), ref=ref, said_by=said_by)
     except AuditError as error:
-        if explicit:
-            raise
         return Target(ref=ref, said_by=said_by, unread=str(error))
+
+
+def _open(ref: str) -> Source:
+    """A bundled record of that repository where there is one: nothing is fetched then."""
+    record = registry.find(ref)
+    return open_source(record.name if record else ref)
 
 
 def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:

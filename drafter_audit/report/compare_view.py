@@ -82,6 +82,8 @@ def _parameters(name: str) -> tuple[str, str, Cell]:
 
 
 def _stored(spec: DrafterSpec) -> str:
+    if not spec.parameters.counted:
+        return "not counted (no weights)"
     implied = "" if spec.parameters.counted_from == "headers" else "\n(implied by config.json, no weights read)"
     return count(spec.parameters.stored) + implied
 

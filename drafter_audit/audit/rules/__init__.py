@@ -15,6 +15,7 @@ _RULES: tuple[Callable[[DrafterSpec], Findings], ...] = (
     shapes.fc_width,
     layer_ids.layer_ids,
     settings.norms,
+    contents.uncounted,
     contents.missing,
     contents.leftovers,
     contents.packed,

@@ -7,6 +7,16 @@ from drafter_audit.drafter.names import canonical
 from drafter_audit.drafter.spec import DrafterSpec
 
 
+def uncounted(spec: DrafterSpec) -> Findings:
+    if not spec.parameters.counted:
+        yield Finding(
+            "NOT-COUNTED",
+            "warning",
+            f"no weights, and the config of a {spec.kind.name} implies no count",
+            "parameters are given as 0 and mean nothing",
+        )
+
+
 def missing(spec: DrafterSpec) -> Findings:
     if not spec.clues.has_weights:
         return

@@ -1,0 +1,63 @@
+"""The house has storeys: a package imports only from those below it, and torch never at import time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "drafter_audit"
+
+# From the ground up. `errors` and the package's version are everybody's.
+STOREYS = ("measure", "facts", "sources", "checkpoint", "drafter", "audit", "report", "cli")
+LIBRARIES = {"torch", "transformers", "accelerate"}
+
+
+def modules() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def storey(module: str) -> int | None:
+    parts = module.split(".")
+    return STOREYS.index(parts[1]) if parts[0] == "drafter_audit" and len(parts) > 1 and parts[1] in STOREYS else None
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("drafter_audit", *path.relative_to(ROOT).with_suffix("").parts))
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_run_downwards(path: Path) -> None:
+    own = storey(name_of(path))
+    upwards = (
+        []
+        if own is None
+        else [module for module in imported(path) if (other := storey(module)) is not None and other > own]
+    )
+    assert upwards == []
+
+
+def test_every_package_has_its_storey() -> None:
+    assert {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(STOREYS)
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_nothing_that_runs_models_is_named(path: Path) -> None:
+    assert not LIBRARIES & {module.split(".")[0] for module in imported(path)}
+
+
+def test_only_the_sink_and_the_command_line_write_out() -> None:
+    writers = {
+        name_of(path) for path in modules() if "sys.stdout" in path.read_text() or "click.echo" in path.read_text()
+    }
+    assert writers == {"drafter_audit.report.sink", "drafter_audit.cli.main"}

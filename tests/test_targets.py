@@ -1,0 +1,96 @@
+"""Where a target's facts come from, and what is never asked for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drafter_audit.audit.rules import find
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.open import open_drafter
+from drafter_audit.drafter.target import quantization_label
+from drafter_audit.errors import NotFoundError
+from tests.checkpoints import KIMI_CONFIG, kimi_tensors, read_peer, write_checkpoint, write_peer
+from tests.hub import Hub, write_sparse
+
+QWEN = {"model_type": "qwen3", "num_hidden_layers": 36, "hidden_size": 4096, "vocab_size": 151936}
+
+
+@pytest.mark.parametrize(
+    ("config", "label"),
+    [
+        ({}, "none"),
+        ({"quantization_config": None}, "none"),
+        ({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3"}}, "fp8"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptq int4"),
+        ({"quantization_config": {"quant_method": "awq", "w_bit": 4}}, "awq int4"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "mxfp4"),
+        ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "modelopt NVFP4"),
+        (
+            {
+                "text_config": {
+                    "quantization_config": {
+                        "quant_method": "compressed-tensors",
+                        "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}},
+                    }
+                }
+            },
+            "compressed-tensors int4",
+        ),
+    ],
+)
+def test_quantisation_in_one_name(config: dict[str, Any], label: str) -> None:
+    assert quantization_label(ConfigView(config, "config.json")) == label
+
+
+def test_speculators_names_its_verifier(hub: Hub, tmp_path: Path) -> None:
+    """The verifier is on the Hub, and so is the drafter: its config is read for the layer count, none of its weights."""
+    config, tensors, _ = read_peer("speculators_eagle3")
+    config["speculators_config"]["verifier"]["name_or_path"] = "some-org/target"
+    weights = write_sparse(tmp_path / "model.safetensors", tensors)
+    hub.add_repo("some-org/drafter", files={"config.json": json.dumps(config).encode(), "model.safetensors": weights})
+    hub.add_repo("some-org/target", files={"config.json": json.dumps(QWEN).encode(), "model.safetensors": weights})
+    spec = open_drafter("some-org/drafter")
+    assert (spec.target.ref, spec.target.said_by, spec.target.num_layers) == ("some-org/target", "config.json", 36)
+    assert not [r for r in hub.requests if r.path.startswith("/some-org/target") and r.path.endswith(".safetensors")]
+
+
+def test_a_hub_target_that_is_missing_is_told(hub: Hub, tmp_path: Path) -> None:
+    config, tensors, _ = read_peer("speculators_eagle3")
+    config["speculators_config"]["verifier"]["name_or_path"] = "some-org/nowhere"
+    weights = write_sparse(tmp_path / "model.safetensors", tensors)
+    hub.add_repo("some-org/drafter", files={"config.json": json.dumps(config).encode(), "model.safetensors": weights})
+    unread = next(finding for finding in find(open_drafter("some-org/drafter")) if finding.code == "TARGET-UNREAD")
+    assert "some-org/nowhere" in unread.what
+
+
+def test_a_target_the_user_names_must_be_readable(tmp_path: Path) -> None:
+    ref = write_checkpoint(tmp_path / "aq", KIMI_CONFIG, kimi_tensors())
+    with pytest.raises(NotFoundError):
+        open_drafter(ref, target=str(tmp_path / "nowhere"))
+
+
+def test_the_users_word_comes_first(tmp_path: Path) -> None:
+    ref = write_checkpoint(tmp_path / "ours", KIMI_CONFIG, kimi_tensors())
+    (tmp_path / "ours" / "drafter-audit.toml").write_text('[[drafter]]\ntarget = "moonshotai/Kimi-K2.5"\n')
+    assert open_drafter(ref).target.quantization == "compressed-tensors int4"
+    named = open_drafter(ref, target=write_peer(tmp_path / "target", "tiny_llama")).target
+    assert (named.said_by, named.num_layers) == ("--target", 8)
+
+
+def test_a_local_drafter_asks_nothing_of_the_network(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    ref = write_checkpoint(tmp_path / "ours", KIMI_CONFIG, kimi_tensors())
+    (tmp_path / "ours" / "drafter-audit.toml").write_text('[[drafter]]\ntarget = "some-org/not-bundled"\n')
+    code = f"""
+import sys
+from drafter_audit import open_drafter
+print(open_drafter({ref!r}).target.unread)
+assert not [name for name in sys.modules if name.split(".")[0] in ("huggingface_hub", "httpx2", "numpy")]
+"""
+    done = run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the Hub is not asked" in done.stdout
