@@ -48,7 +48,7 @@ def test_quantisation_in_one_name(config: dict[str, Any], label: str) -> None:
 
 
 def test_speculators_names_its_verifier(hub: Hub, tmp_path: Path) -> None:
-    """The verifier is on the Hub, and so is the drafter: its config is read for the layer count, none of its weights."""
+    """Drafter and verifier are on the Hub: the verifier's config is read for the layer count, none of its weights."""
     config, tensors, _ = read_peer("speculators_eagle3")
     config["speculators_config"]["verifier"]["name_or_path"] = "some-org/target"
     weights = write_sparse(tmp_path / "model.safetensors", tensors)
