@@ -108,6 +108,7 @@ def test_top_level_ids_of_no_known_format_keep_both_readings() -> None:
         ({"eagle_config": {"layer_ids": [1, 15, 28]}}, "eagle_config.layer_ids"),
         ({"text_config": {"eagle_config": {KEY: [1, 15, 28]}}}, f"eagle_config.{KEY}"),
         ({"text_config": {KEY: [1, 15, 28]}}, f"text_config.{KEY}"),
+        ({"llm_config": {KEY: [1, 15, 28]}}, f"llm_config.{KEY}"),
     ],
 )
 def test_users_own_names_are_read_like_the_long_one(config: dict[str, Any], key: str) -> None:
@@ -140,6 +141,7 @@ def test_the_default_needs_three_slots() -> None:
 def test_trainers_that_concatenate_in_list_order_keep_it(dialect: str) -> None:
     aux = read(nested(28, 1, 15), 32, dialect=dialect)
     assert (aux.boundaries, aux.confidence) == ((29, 2, 16), "low")
+    assert [a.boundaries for a in aux.alternatives] == [(2, 16, 29)]
 
 
 @pytest.mark.parametrize("ids", ["2,30,58", [2, 30, "58"], [True, 2, 3], [1.0, 2.0, 3.0], [], {"low": 2}])

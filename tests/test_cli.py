@@ -448,7 +448,6 @@ def test_stated_facts_arrive_with_their_file(read, here):
     assert drafter["throughput"]["plain_tokens_per_s"] == 88.8
 
 
-@pytest.mark.xfail(reason="the working folder's file is asked about local checkpoints only")
 def test_stated_facts_of_a_reference_that_is_no_folder_count_too(read, here):
     (here / "drafter-audit.toml").write_text(f'[[drafter]]\npath = "{BUNDLED}"\n[drafter.training]\nsamples = 5\n')
     drafter = read("compare", BUNDLED, "ours")["drafters"][0]

@@ -116,6 +116,12 @@ def test_what_differs_in_meaning(tmp_path: Path, changed: dict[str, Any], field:
     assert (numbers(comparison, "largest_difference") or {})["field"] == field
 
 
+def test_only_what_makes_the_network_is_named_as_another_architecture(tmp_path: Path) -> None:
+    changed = {"norm_output": True, "rope_theta": 5e4, "max_position_embeddings": 2048}
+    comparison = drafter_audit.compare([kimi(tmp_path / "a"), kimi(tmp_path / "b", **changed)])
+    assert comparison.conclusions[0].text == "Not the same architecture: norm_output differs."
+
+
 def test_target_names_are_compared_without_case(tmp_path: Path) -> None:
     pair = [
         kimi(tmp_path / name, facts=facts(target=f"moonshotai/{model}"))

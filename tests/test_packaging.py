@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,12 @@ def test_the_wheel_carries_the_version_and_the_command(wheel, pyproject):
 
 def metadata_folder():
     return f"drafter_audit-{drafter_audit.__version__}.dist-info"
+
+
+@pytest.mark.parametrize("name", ["httpx2", "PyYAML"])
+def test_what_is_imported_but_not_declared_comes_with_the_hub_client(name):
+    """Its exceptions are caught, and its YAML parser reads cards: both are among its own requirements."""
+    required = {
+        re.split(r"[^A-Za-z0-9_-]", line)[0].lower() for line in requires("huggingface_hub") if "extra ==" not in line
+    }
+    assert name.lower() in required

@@ -82,6 +82,15 @@ def test_the_users_word_comes_first(tmp_path: Path) -> None:
     assert (named.said_by, named.num_layers) == ("--target", 8)
 
 
+def test_a_target_by_a_path_or_a_bundled_name(tmp_path: Path) -> None:
+    """In drafter-audit.toml a path is taken from the file's folder, wherever the command runs."""
+    write_peer(tmp_path / "target", "tiny_llama")
+    ref = write_checkpoint(tmp_path / "ours", KIMI_CONFIG, kimi_tensors())
+    for written, layers in (("../target", 8), ("moonshotai-kimi-k2-instruct", 61), ("moonshotai/Kimi-K2-Instruct", 61)):
+        (tmp_path / "ours" / "drafter-audit.toml").write_text(f'[[drafter]]\ntarget = "{written}"\n')
+        assert open_drafter(ref).target.num_layers == layers
+
+
 def test_a_local_drafter_asks_nothing_of_the_network(tmp_path: Path, run_python: Callable[..., Any]) -> None:
     ref = write_checkpoint(tmp_path / "ours", KIMI_CONFIG, kimi_tensors())
     (tmp_path / "ours" / "drafter-audit.toml").write_text('[[drafter]]\ntarget = "some-org/not-bundled"\n')

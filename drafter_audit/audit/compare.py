@@ -32,7 +32,7 @@ class Comparison:
             "drafters": [spec.to_dict() | {"findings": [f.to_dict() for f in found]} for spec, found in pairs],
             "differences": [difference.to_dict() for difference in self.differences],
             "conclusions": [conclusion.to_dict() for conclusion in self.conclusions],
-            "hub": {"requests": self.hub.requests, "bytes": self.hub.bytes},
+            "hub": self.hub.to_dict(),
         }
 
 
@@ -40,16 +40,13 @@ def compare(refs: Sequence[str], *, target: str | None = None) -> Comparison:
     """Compare two or more drafters by reference. `target` names one target for all of them. Raises AuditError."""
     if len(refs) < 2:
         raise UsageError("compare needs at least two references", f"{len(refs)} given", "name another drafter")
-    return compare_specs([open_drafter(ref, target=target) for ref in refs])
-
-
-def compare_specs(specs: Sequence[DrafterSpec]) -> Comparison:
-    """Compare drafters that are open already."""
+    before = hub_usage()
+    specs = [open_drafter(ref, target=target) for ref in refs]
     found = differences(specs)
     return Comparison(
         drafters=tuple(specs),
         findings=tuple(find(spec) for spec in specs),
         differences=found,
         conclusions=conclude(specs, found),
-        hub=hub_usage(),
+        hub=hub_usage().since(before),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drafter_audit.audit.comparability import Rows, pair_rows, reasons_not_comparable
-from drafter_audit.audit.differences import Difference, same_architecture
+from drafter_audit.audit.differences import FIELDS, Difference, same_architecture
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.measure.step_bounds import Bounds, bound_accept_len, break_even, tokens_per_s_at
 
@@ -43,9 +43,11 @@ def _architecture(specs: Sequence[DrafterSpec], found: Sequence[Difference]) -> 
         layers = f"{arch.num_layers} layer{'' if arch.num_layers == 1 else 's'}"
         text = f"Same architecture: {specs[0].kind.name}, hidden {arch.hidden_size}, {layers}."
         return Conclusion("same_architecture", text, {"same": True})
-    fields = [difference.field.removeprefix("architecture.") for difference in found
-              if difference.field == "kind" or difference.field.startswith("architecture.")]  # fmt: skip
-    return Conclusion("same_architecture", f"Not the same architecture: {', '.join(fields)} differ.", {"same": False})
+    shape = {field.path for field in FIELDS if field.shape}
+    fields = [difference.field.removeprefix("architecture.") for difference in found if difference.field in shape]
+    return Conclusion(
+        "same_architecture", f"Not the same architecture: {_listed(fields)} {_differ(fields)}.", {"same": False}
+    )
 
 
 def _sizes(theirs: DrafterSpec, ours: DrafterSpec) -> Iterator[Conclusion]:
@@ -157,7 +159,7 @@ def _what_if(theirs: Rows, ours: Rows, bounds: Bounds) -> Conclusion:
 def _not_comparable(theirs: Rows, differ: Sequence[str], unstated: Sequence[str]) -> Conclusion:
     parts = []
     if differ:
-        parts.append(f"the figures are not comparable in full: {_listed(differ)} differ")
+        parts.append(f"the figures are not comparable in full: {_listed(differ)} {_differ(differ)}")
     if unstated:
         parts.append(f"{_listed(unstated)} {'is' if len(unstated) == 1 else 'are'} not stated by both")
     text = "; ".join(parts)
@@ -217,6 +219,10 @@ def _span(low: float, high: float, digits: int = 3) -> str:
     if low == high:
         return f"{low:.{digits}f}".rstrip("0").rstrip(".") if digits > 1 else f"{low:.{digits}f}"
     return f"{low:.{digits}f}–{high:.{digits}f}"
+
+
+def _differ(names: Sequence[str]) -> str:
+    return "differs" if len(names) == 1 else "differ"
 
 
 def _listed(names: Sequence[str]) -> str:

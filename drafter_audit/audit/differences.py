@@ -65,7 +65,7 @@ def _arch_field(name: str, why: str, *, shape: bool = True) -> Field:
 
 
 def _count(name: str) -> Callable[[DrafterSpec], Any]:
-    return lambda spec: getattr(spec.parameters, name)
+    return lambda spec: getattr(spec.parameters, name) if spec.parameters.counted else None
 
 
 def _rope(spec: DrafterSpec) -> object:

@@ -12,9 +12,9 @@ def default_refs() -> tuple[str, ...]:
     here = Path.cwd()
     if (here / "config.json").is_file():
         return (".",)
-    weights = sorted(path.name for path in here.glob("*.safetensors"))
+    weights = [path.name for path in here.glob("*.safetensors")]
     if weights:
-        return tuple(weights)
+        return tuple(weights) if len(weights) == 1 else (".",)
     listed = project.in_folder(here)
     if listed is not None and listed.drafters:
         return tuple(entry.reference or str(here) for entry in listed.drafters)

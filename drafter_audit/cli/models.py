@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.options import output_options
+from drafter_audit.cli.options import complete_bundled, output_options
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_bundled)
 @click.option("--target", metavar="ORG/NAME", help="Only the drafters made for this target.")
 @output_options
 @click.pass_context

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.options import output_options, target_option
+from drafter_audit.cli.options import complete_reference, output_options, target_option
 
 
 @click.command()
-@click.argument("refs", metavar="[REF]...", nargs=-1)
+@click.argument("refs", metavar="[REF]...", shell_complete=complete_reference, nargs=-1)
 @click.option("--exclude-frozen", is_flag=True, help="Leave frozen tensors out of the table; totals keep them.")
 @click.option(
     "--by", type=click.Choice(("tensor", "module", "role")), default="tensor", show_default=True, help="What a row is."

@@ -42,8 +42,7 @@ def gather(source: Source, config: ConfigView) -> Background:
 
 
 def _origins(source: Source, config: ConfigView) -> Iterator[Facts | None]:
-    if source.kind == "local":
-        yield _from_project(Path(source.name))
+    yield _from_project(source)
     yield _from_config(config)
     record = registry.find(source.name) if source.kind != "local" else None
     if source.kind != "bundled" and _CARD in source.files():
@@ -51,11 +50,11 @@ def _origins(source: Source, config: ConfigView) -> Iterator[Facts | None]:
     yield record.facts() if record else None
 
 
-def _from_project(folder: Path) -> Facts | None:
-    """The toml beside the checkpoint, else the working folder's."""
-    entry = project.beside(folder)
+def _from_project(source: Source) -> Facts | None:
+    """The toml beside the checkpoint, else the working folder's word on that reference, be it a path or a name."""
+    entry = project.beside(Path(source.name)) if source.kind == "local" else None
     if entry is None and (working := project.in_folder(Path.cwd())):
-        entry = working.entry(str(folder))
+        entry = working.entry(source.ref) or working.entry(source.name)
     return entry.facts() if entry else None
 
 

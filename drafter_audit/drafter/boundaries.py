@@ -109,7 +109,7 @@ def _declared(config: ConfigView, dialect: str) -> list[_Declared]:
     nested = [(config.eagle, name, "eagle_config.", "nested") for name in (_LONG_NAME, USERS_NAME, "layer_ids")]
     top = [(config, name, "", top_meaning) for name in (_LONG_NAME, USERS_NAME)]
     layer = ConfigView(config.layer, config.where)
-    inner = [(layer, name, "text_config.", top_meaning) for name in (_LONG_NAME, USERS_NAME)]
+    inner = [(layer, name, f"{config.layer_section}.", top_meaning) for name in (_LONG_NAME, USERS_NAME)]
     places += [*top, *nested, *inner] if dialect == "speculators" else [*nested, *top, *inner]
     return [
         _Declared(prefix + key, ids, meaning)
@@ -198,7 +198,9 @@ def _in_slot_order(aux: AuxLayers, dialect: str) -> AuxLayers:
     if aux.boundaries is None or list(aux.boundaries) == sorted(aux.boundaries):
         return aux
     if dialect in LIST_ORDER:
-        return replace(aux, confidence="low", why=f"{aux.why}; {dialect} concatenates in list order, engines ascending")
+        why = f"{aux.why}; {dialect} concatenates in list order, engines ascending"
+        ascending = Alternative(aux.reading, tuple(sorted(aux.boundaries)))
+        return replace(aux, confidence="low", why=why, alternatives=(ascending, *aux.alternatives))
     return replace(aux, boundaries=tuple(sorted(aux.boundaries)))
 
 

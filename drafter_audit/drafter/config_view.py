@@ -25,13 +25,17 @@ class ConfigView:
     where: str
 
     @cached_property
+    def layer_section(self) -> str | None:
+        """The name of the section that holds the decoder layers' settings; None where the config is flat."""
+        return next((name for name in LAYER_SECTIONS if self.section(name)), None)
+
+    @cached_property
     def layer(self) -> Mapping[str, Any]:
-        """The section that holds the decoder layers' settings; empty where the config is flat."""
-        for name in LAYER_SECTIONS:
-            section = self.section(name)
-            if section:
-                return {**section, **ConfigView(section, self.where).layer}
-        return {}
+        """That section, one nested in it merged over it; empty where the config is flat."""
+        if self.layer_section is None:
+            return {}
+        section = self.section(self.layer_section)
+        return {**section, **ConfigView(section, self.where).layer}
 
     @cached_property
     def eagle(self) -> ConfigView:

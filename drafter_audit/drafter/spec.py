@@ -14,7 +14,7 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import Dialect
 from drafter_audit.drafter.expected import config_implied
 from drafter_audit.drafter.kinds import Kind
-from drafter_audit.drafter.roles import TensorRole
+from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
 from drafter_audit.drafter.target import Target
 from drafter_audit.facts.records import AcceptLen, Throughput, Training
 
@@ -99,16 +99,14 @@ class DrafterSpec:
         def total(role: str) -> int:
             return sum(tensor.logical for tensor in self.tensors if tensor.role == role)
 
-        stores_embedding = any(t.name.endswith("embed_tokens.weight") and t.nbytes for t in self.tensors)
-        borrows_unsized = (
-            self.is_drafter and not any(t.role == "borrowed" for t in self.tensors) and not stores_embedding
-        )
+        embedding = [tensor.role for tensor in self.tensors if tensor.name.endswith("embed_tokens.weight")]
+        stores_embedding = any(role in STORED_ROLES for role in embedding)
         return Parameters(
             trainable=total("trainable"),
             frozen=total("frozen"),
             unknown=total("unknown"),
             buffers=total("buffer"),
-            borrowed=None if borrows_unsized else total("borrowed"),
+            borrowed=total("borrowed") if embedding or not self.is_drafter else None,
             missing=total("missing"),
             config_implied=config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding),
             counted_from="headers" if self.table is not None else "config" if self.tensors else "nothing",

@@ -50,7 +50,7 @@ def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Ta
     """
     if ref is None:
         return Target()
-    if not ask_hub and registry.find(ref) is None and not Path(ref).exists():
+    if not ask_hub and _bundled_name(ref) is None and not Path(ref).exists():
         return Target(
             ref=ref, said_by=said_by, unread="it is not bundled, and for a local drafter the Hub is not asked"
         )
@@ -61,9 +61,13 @@ def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Ta
 
 
 def _open(ref: str) -> Source:
-    """A bundled record of that repository where there is one: nothing is fetched then."""
+    """The bundled record of that repository where there is one: nothing is fetched then."""
+    return open_source(_bundled_name(ref) or ref)
+
+
+def _bundled_name(ref: str) -> str | None:
     record = registry.find(ref)
-    return open_source(record.name if record else ref)
+    return record.name if record else ref if ref in registry.names() else None
 
 
 def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:

@@ -135,7 +135,7 @@ def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
     return DrafterEntry(
         path=raw.get("path"),
         reference=_reference(raw["path"], file) if "path" in raw else None,
-        target=raw.get("target"),
+        target=_reference(raw["target"], file) if "target" in raw else None,
         recording=file.parent / recording if recording is not None else None,
         training=_training(raw["training"], source) if "training" in raw else None,
         accept_len=tuple(_accept_len(row, source) for row in raw.get("accept_len", [])),

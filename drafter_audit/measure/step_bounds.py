@@ -26,11 +26,11 @@ def bound_accept_len(low: float, high: float, *, steps: int, to_steps: int) -> B
     >>> bound_accept_len(3.165, 3.490, steps=3, to_steps=2)
     Bounds(low=2.4433333333333334, high=3.0)
     """
-    ratio = to_steps / steps
+    ratio, most = to_steps / steps, 1.0 + to_steps
     scaled_low, scaled_high = 1 + ratio * (low - 1), 1 + ratio * (high - 1)
     if to_steps <= steps:
-        return Bounds(scaled_low, min(high, 1 + to_steps))
-    return Bounds(low, min(scaled_high, 1 + to_steps))
+        return Bounds(scaled_low, min(high, most))
+    return Bounds(low, min(scaled_high, most))
 
 
 def break_even(accept_len: float, tokens_per_s: float, plain_tokens_per_s: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 from drafter_audit.audit.compare import Comparison
@@ -240,4 +241,4 @@ def _flatten(value: object, prefix: str = "") -> dict[str, str]:
         return {
             k: v for key, item in value.items() for k, v in _flatten(item, f"{prefix}.{key}" if prefix else key).items()
         }
-    return {prefix: "" if value is None else str(value)}
+    return {prefix: "" if value is None else value if isinstance(value, str) else json.dumps(value)}

@@ -14,6 +14,10 @@ class HubUsage:
     requests: int
     bytes: int
 
+    def since(self, before: HubUsage) -> HubUsage:
+        """What was asked after `before` was read."""
+        return HubUsage(self.requests - before.requests, self.bytes - before.bytes)
+
     def to_dict(self) -> dict[str, int]:
         """The `hub` object of the JSON output."""
         return asdict(self)
@@ -65,9 +69,5 @@ meter = Meter()
 
 
 def hub_usage() -> HubUsage:
-    """Requests and bytes of this process so far.
-
-    >>> hub_usage()
-    HubUsage(requests=0, bytes=0)
-    """
+    """Requests and bytes of this process so far."""
     return meter.usage()
