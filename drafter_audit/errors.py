@@ -2,7 +2,7 @@
 
     AuditError                     exit 3, could not measure
     +-- UsageError                 exit 2, the command line or drafter-audit.toml is wrong
-    |   +-- BadReferenceError      a reference nobody could resolve
+    |   +-- BadReferenceError      text that is no reference
     |   +-- ProjectFileError       drafter-audit.toml does not follow its schema
     +-- SourceError                exit 3, the files could not be had
     |   +-- NotFoundError          no such repository, revision, folder or file
@@ -38,9 +38,7 @@ class AuditError(Exception):
     exit_code = EXIT_NOT_MEASURED
 
     def __init__(self, what: str, where: str, mend: str) -> None:
-        self.what = escape(what)
-        self.where = escape(where)
-        self.mend = escape(mend)
+        self.what, self.where, self.mend = (_shorten(escape(part)) for part in (what, where, mend))
         super().__init__(f"{self.what}, {self.where}, {self.mend}")
 
 
@@ -86,6 +84,14 @@ class HeaderError(CheckpointError):
 
 class ShardIndexError(CheckpointError):
     pass
+
+
+def _shorten(part: str) -> str:
+    """A reference or key of thousands of characters is cut in its middle: a line is to be read."""
+    return part if len(part) <= _LONGEST else f"{part[: _LONGEST // 2]}...{part[-_LONGEST // 2 :]}"
+
+
+_LONGEST = 400  # characters
 
 
 def escape(text: str) -> str:

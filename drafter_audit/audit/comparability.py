@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.facts.records import AcceptLen
+from drafter_audit.facts.records import AcceptLen, most_per_round
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,10 @@ class Rows:
         With top-k 1 an engine verifies `num_draft_tokens - 1` drafts, so fewer than `steps` if that is smaller.
         """
         row = self.rows[0]
-        if row.steps is None or row.topk not in (None, 1):
+        most = most_per_round(row.steps, row.num_draft_tokens)
+        if row.steps is None or row.topk not in (None, 1) or most is None:
             return None
-        return row.steps if row.num_draft_tokens is None else max(1, min(row.steps, row.num_draft_tokens - 1))
+        return most - 1 or None
 
 
 def pair_rows(theirs: DrafterSpec, ours: DrafterSpec) -> tuple[Rows, Rows] | None:
@@ -54,21 +55,33 @@ def pair_rows(theirs: DrafterSpec, ours: DrafterSpec) -> tuple[Rows, Rows] | Non
     return Rows(theirs, _same_setting(their_rows, nearest)), Rows(ours, mine)
 
 
+def same_setting(theirs: Rows, ours: Rows) -> bool:
+    """Whether both were measured with the same, stated numbers of steps, top-k and draft tokens."""
+    setting = _setting(ours.rows[0])
+    return None not in setting and setting == _setting(theirs.rows[0])
+
+
 def reasons_not_comparable(theirs: Rows, ours: Rows) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What differs between the two measurements, and what one of them does not state."""
-    pairs = {
-        "steps": _both(theirs, ours, lambda side: side.rows[0].steps),
-        "topk": _both(theirs, ours, lambda side: side.rows[0].topk),
-        "target": _both(theirs, ours, lambda side: (side.spec.target.ref or "").lower() or None),
-        "quantization": _both(theirs, ours, lambda side: side.spec.target.quantization),
-        "benchmark": _both(theirs, ours, _benchmarks),
-        "batch": _both(theirs, ours, lambda side: side.rows[0].batch_size),
-        "temperature": _both(theirs, ours, lambda side: side.rows[0].temperature),
-        "engine": _both(theirs, ours, lambda side: _engine(side.rows[0].engine)),
+    """What differs between or within the two measurements, and what one of them does not state."""
+    read: dict[str, Callable[[Rows], set[object]]] = {
+        "steps": lambda side: {row.steps for row in side.rows},
+        "topk": lambda side: {row.topk for row in side.rows},
+        "target": lambda side: {side.spec.target.ref.lower() if side.spec.target.ref else None},
+        "quantization": lambda side: {side.spec.target.quantization},
+        "benchmark": lambda side: {frozenset(map(_name, side.rows)) if all(map(_name, side.rows)) else None},
+        "batch": lambda side: {row.batch_size for row in side.rows},
+        "temperature": lambda side: {row.temperature for row in side.rows},
+        "engine": lambda side: {_engine(row.engine) for row in side.rows},
     }
-    differ = tuple(name for name, (a, b) in pairs.items() if a is not None and b is not None and a != b)
-    unstated = tuple(name for name, (a, b) in pairs.items() if a is None or b is None)
-    return differ, unstated
+    pairs = {name: (side(theirs), side(ours)) for name, side in read.items()}
+    unstated = tuple(name for name, (a, b) in pairs.items() if None in a | b)
+    differ = tuple(name for name, (a, b) in pairs.items() if _differ(a, b))
+    return differ, tuple(name for name in unstated if name not in differ)
+
+
+def _differ(a: set[object], b: set[object]) -> bool:
+    """Whether what is stated is not one and the same value; a side that states nothing does not differ."""
+    return len((a | b) - {None}) > 1
 
 
 def _authors(spec: DrafterSpec) -> list[AcceptLen]:
@@ -94,14 +107,5 @@ def _name(row: AcceptLen) -> str | None:
     return "".join(c for c in row.benchmark.lower() if c.isalnum()) if row.benchmark else None
 
 
-def _benchmarks(side: Rows) -> frozenset[str] | None:
-    named = frozenset(name for row in side.rows if (name := _name(row)))
-    return named or None
-
-
 def _engine(text: str | None) -> str | None:
     return text.lower().split("=")[0].split()[0] if text and text.strip() else None
-
-
-def _both(theirs: Rows, ours: Rows, read: Callable[[Rows], object]) -> tuple[object, object]:
-    return read(theirs), read(ours)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drafter_audit.audit.conclusions import Conclusion, conclude
+from drafter_audit.audit.conclusion import Conclusion
+from drafter_audit.audit.conclusions import conclude
 from drafter_audit.audit.differences import Difference, differences
 from drafter_audit.audit.finding import Finding
 from drafter_audit.audit.rules import find
@@ -42,11 +43,10 @@ def compare(refs: Sequence[str], *, target: str | None = None) -> Comparison:
         raise UsageError("compare needs at least two references", f"{len(refs)} given", "name another drafter")
     before = hub_usage()
     specs = [open_drafter(ref, target=target) for ref in refs]
-    found = differences(specs)
     return Comparison(
         drafters=tuple(specs),
         findings=tuple(find(spec) for spec in specs),
-        differences=found,
-        conclusions=conclude(specs, found),
+        differences=differences(specs),
+        conclusions=conclude(specs),
         hub=hub_usage().since(before),
     )

@@ -28,7 +28,8 @@ class Difference:
 class Field:
     """One thing that is compared. `shape` marks what makes two networks the same architecture.
 
-    `same` brings two spellings of one value together before they are compared.
+    `same` brings two spellings of one value together before they are compared. `known` marks what may be unknown or
+    unstated (None): that is no difference from a value.
     """
 
     path: str
@@ -36,13 +37,15 @@ class Field:
     why: str
     shape: bool = False
     same: Callable[[Any], object] = lambda value: value
+    known: bool = False
 
     def differs(self, values: Sequence[object]) -> bool:
-        return len({repr(self.same(value)) for value in values}) > 1
+        compared = [value for value in values if value is not None] if self.known else values
+        return len({repr(self.same(value)) for value in compared}) > 1
 
 
 def differences(specs: Sequence[DrafterSpec]) -> tuple[Difference, ...]:
-    """Every field whose values are not all equal. A fact that only some state differs from one that none states."""
+    """Every field whose values are not all equal."""
     compared = ((field, tuple(field.read(spec) for spec in specs)) for field in FIELDS)
     return tuple(Difference(field.path, values, field.why) for field, values in compared if field.differs(values))
 
@@ -65,7 +68,18 @@ def _arch_field(name: str, why: str, *, shape: bool = True) -> Field:
 
 
 def _count(name: str) -> Callable[[DrafterSpec], Any]:
-    return lambda spec: getattr(spec.parameters, name) if spec.parameters.counted else None
+    """A count; None where nothing was counted, and where tensors of unknown role leave it open."""
+
+    def read(spec: DrafterSpec) -> int | None:
+        parameters = spec.parameters
+        known = parameters.counted and (name == "stored" or not parameters.unknown)
+        return getattr(parameters, name) if known else None
+
+    return read
+
+
+def _boundaries(spec: DrafterSpec) -> object:
+    return spec.aux_layers.boundaries
 
 
 def _rope(spec: DrafterSpec) -> object:
@@ -97,15 +111,18 @@ FIELDS: tuple[Field, ...] = (
     _arch_field("norm_output", "changes the state fed back at each step: position 0 stays fine, later ones do not"),
     _arch_field("max_position_embeddings", "some engines stop or go wrong beyond it", shape=False),
     Field("architecture.rope", _rope, "positions must be those of training"),
-    Field("aux_layers.boundaries", lambda s: s.aux_layers.boundaries, "the drafters read other target states"),
+    Field("aux_layers.boundaries", _boundaries, "the drafters read other target states", known=True),
     _arch_field("dtype", "rounding, and the size of the file", shape=False),
-    Field("parameters.stored", _count("stored"), "the size of the file, frozen copies included"),
-    Field("parameters.trainable", _count("trainable"), "the capacity that was trained, by each trainer's rule"),
-    Field("parameters.frozen", _count("frozen"), "copies of the target's weights: they add size, no capacity"),
-    Field("parameters.unknown", _count("unknown"), "weights whose role is not known"),
-    Field("target.ref", lambda s: s.target.ref, "acceptance depends on the target that verifies", same=_lower),
-    Field("target.num_layers", lambda s: s.target.num_layers, "layer ids count the target's layers"),
-    Field("target.quantization", lambda s: s.target.quantization, "a quantised target's states and tokens differ"),
-    Field("training.dataset", lambda s: s.training and s.training.dataset, "what a drafter has seen it drafts well"),
-    Field("training.samples", lambda s: s.training and s.training.samples, "more samples raise acceptance"),
+    Field("parameters.stored", _count("stored"), "the size of the file, frozen copies included", known=True),
+    Field("parameters.trainable", _count("trainable"), "trained capacity, by each trainer's rule", known=True),
+    Field("parameters.frozen", _count("frozen"), "copies of the target's weights: size, no capacity", known=True),
+    Field(
+        "target.ref", lambda s: s.target.ref, "acceptance depends on the target that verifies", same=_lower, known=True
+    ),
+    Field("target.num_layers", lambda s: s.target.num_layers, "layer ids count the target's layers", known=True),
+    Field("target.quantization", lambda s: s.target.quantization, "its states and tokens differ", known=True),
+    Field(
+        "training.dataset", lambda s: s.training and s.training.dataset, "it drafts well what it has seen", known=True
+    ),
+    Field("training.samples", lambda s: s.training and s.training.samples, "more samples raise acceptance", known=True),
 )

@@ -84,11 +84,11 @@ def count_params(specs: Iterable[DrafterSpec], *, exclude_frozen: bool = False) 
 
 def _count(spec: DrafterSpec, exclude_frozen: bool) -> DrafterParams:
     if not spec.parameters.counted:
-        what = f"nothing to count: no weights, and the config of a {spec.kind.name} implies no count"
+        what = f"nothing to count: no weights, and a config.json of kind {spec.kind.name} implies no count"
         raise CheckpointError(what, spec.name, "name a checkpoint that has weights")
-    dropped = [tensor for tensor in spec.tensors if exclude_frozen and tensor.role == "frozen"]
-    kept = tuple(tensor for tensor in spec.tensors if tensor not in dropped)
-    return DrafterParams(spec, kept, sum(tensor.logical for tensor in dropped))
+    kept = tuple(tensor for tensor in spec.tensors if not (exclude_frozen and tensor.role == "frozen"))
+    everything = sum(tensor.logical for tensor in spec.tensors)
+    return DrafterParams(spec, kept, everything - sum(tensor.logical for tensor in kept))
 
 
 def _group(name: str, tensors: list[TensorRole]) -> Group:

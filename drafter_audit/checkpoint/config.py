@@ -21,9 +21,11 @@ def read_config(source: Source, name: str = "config.json") -> dict[str, Any]:
     try:
         data = source.read(name, limit=MAX_CONFIG_BYTES)
     except NotFoundError as error:
-        if name in source.files():  # a link to nothing; what there is no repository of, files() says
+        files = source.files()  # of a repository that does not exist this says so
+        if name in files:  # a link to nothing
             raise
-        raise ConfigError(f"no {name}", source.name, "name the folder that holds it") from error
+        what = f"no {name}" if files else f"empty, so no {name}"
+        raise ConfigError(what, source.name, "name the folder that holds it") from error
     except CheckpointError as error:
         raise ConfigError(error.what, error.where, error.mend) from error
     return parse_config(data, f"{source.name}/{name}")

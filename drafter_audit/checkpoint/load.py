@@ -26,6 +26,7 @@ FIRST_READ_BYTES = 100_000
 MAX_INDEX_BYTES = 100_000_000
 
 _WHOLE = "model.safetensors"
+_CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
 _INDEX_SUFFIX = ".safetensors.index.json"
 _PARALLEL_READS = 8
@@ -135,7 +136,7 @@ def _shards(source: Source, index: str) -> list[str]:
 def _explain_absent_shards(source: Source, index: str, absent: list[str]) -> None:
     _ask_once_more(source, absent[0])
     some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-    whole = [name for name in _top_level(source) if name.endswith(_SUFFIX) and "-of-" not in name]
+    whole = [name for name in _top_level(source) if name in (_WHOLE, _CONSOLIDATED)]
     mend = f"remove the stale index: {whole[0]} is there" if whole else "download the absent files or mend the index"
     raise ShardIndexError(f"names files that are not there ({some})", f"{source.name}/{index}", mend)
 

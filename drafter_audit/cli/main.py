@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         return _fail(_usage(error), EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        return _fail("interrupted, before the result was written, run the command again", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout left, as `| head` does; what it wanted it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

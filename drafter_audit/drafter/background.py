@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.errors import AuditError
 from drafter_audit.facts import project, registry
 from drafter_audit.facts.records import AcceptLen, Facts, Throughput, Training
 from drafter_audit.sources.base import Source
@@ -25,6 +26,7 @@ class Background:
     accept_len: tuple[AcceptLen, ...]
     throughput: Throughput | None
     disagree: tuple[str, ...]
+    unread: tuple[str, ...]
 
 
 def gather(source: Source, config: ConfigView) -> Background:
@@ -38,6 +40,7 @@ def gather(source: Source, config: ConfigView) -> Background:
         accept_len=_merge_accept_len(origins),
         throughput=next((facts.throughput for facts in origins if facts.throughput), None),
         disagree=tuple(_disagreements(origins)),
+        unread=tuple(facts.unread for facts in origins if facts.unread),
     )
 
 
@@ -61,7 +64,11 @@ def _from_project(source: Source) -> Facts | None:
 def _from_card(source: Source) -> Facts:
     from drafter_audit.facts.card import read_card  # many patterns to compile, for the drafters that have a card
 
-    return read_card(source.read(_CARD, limit=_CARD_LIMIT).decode("utf-8", "replace"))
+    try:
+        text = source.read(_CARD, limit=_CARD_LIMIT)
+    except AuditError as error:  # what a card tells is welcome, what weights tell does not wait for it
+        return Facts(unread=f"the model card could not be read: {error}")
+    return read_card(text.decode("utf-8", "replace"))
 
 
 def _from_config(config: ConfigView) -> Facts:

@@ -26,7 +26,7 @@ _OTHER: dict[str, Reading] = {"output_of_layer": "boundary", "boundary": "output
 
 _WITHOUT_AUX = frozenset({"eagle1", "eagle3_noaux", "medusa", "mtp", "lm"})
 _WITHOUT_DEFAULT = frozenset({"dflash", "dspark", "unknown"})
-_DEFAULT_MINIMUM_LAYERS = 6  # of the target; below, the three default boundaries collide or leave the stack
+_DEFAULT_MINIMUM_LAYERS = 7  # of the target; below, the three default boundaries collide or leave the stack
 
 
 @dataclass(frozen=True)

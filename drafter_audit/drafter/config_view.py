@@ -13,6 +13,10 @@ from drafter_audit.errors import ConfigError
 # wrappers of targets, in the spellings that transformers and remote code use.
 LAYER_SECTIONS = ("transformer_layer_config", "text_config", "language_config", "llm_config", "thinker_config")
 
+# Far above any model, far below what would exhaust memory: a config decides how many tensors are expected.
+_MOST_OF_ANY = 2**40
+_MOST = {"num_hidden_layers": 10_000, "num_aux_hidden_states": 10_000}
+
 
 @dataclass(frozen=True)
 class ConfigView:
@@ -56,8 +60,9 @@ class ConfigView:
         value = self.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            raise self.wrong(key, value, f"a whole number of at least {minimum}")
+        most = _MOST.get(key, _MOST_OF_ANY)
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= most:
+            raise self.wrong(key, value, f"a whole number from {minimum} to {most}")
         return value
 
     def number(self, key: str) -> float | None:
@@ -95,7 +100,7 @@ class ConfigView:
         if value is None:
             return None
         whole = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
-        if not whole or not value:
+        if not whole or not 0 < len(value) <= _MOST["num_aux_hidden_states"]:
             raise self.wrong(key, value, "a list of layer ids such as [2, 30, 58]")
         return tuple(value)
 

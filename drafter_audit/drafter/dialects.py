@@ -13,8 +13,7 @@ DIALECTS = ("specforge", "speculators", "modelopt", "eagle", "angelslim", "torch
 # target_model_wrapper.py, TorchSpec eagle3_target_model.py, NeMo target.py).
 LIST_ORDER = frozenset({"angelslim", "torchspec", "nemo"})
 
-_MODELOPT_KEYS = ("next_layer_regular", "parallel_draft_step", "use_last_layernorm", "use_mtp_layernorm",
-                  "use_input_layernorm_in_first_layer")  # fmt: skip
+_MODELOPT_KEYS = ("next_layer_regular", "parallel_draft_step")  # its other keys are copied by TorchSpec's templates
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,7 @@ def _is_modelopt(clues: Clues) -> bool:
 
 
 def _is_angelslim(clues: Clues) -> bool:
-    named = "Eagle3LlamaForCausalLM" in clues.config.architectures
-    return named or any(key in clues.config.raw for key in ("target_model_type", "modal_type"))
+    return "Eagle3LlamaForCausalLM" in clues.config.architectures
 
 
 def _is_nemo(clues: Clues) -> bool:
@@ -79,7 +77,7 @@ _TABLE: tuple[tuple[str, Callable[[Clues], bool], str], ...] = (
     ("speculators", _is_speculators, "speculators_* keys in config.json"),
     ("torchspec", _is_torchspec, "_torchspec_version, or a latent-attention midlayer"),
     ("modelopt", _is_modelopt, "ModelOpt's export keys in eagle_config"),
-    ("angelslim", _is_angelslim, "Eagle3LlamaForCausalLM, target_model_type or modal_type"),
+    ("angelslim", _is_angelslim, "the class name Eagle3LlamaForCausalLM"),
     ("nemo", _is_nemo, "model.-prefixed fused layer, or NeMo's P-EAGLE keys"),
     ("eagle", _is_eagle, "plain Llama class with one layer, as the EAGLE authors' trainer writes"),
     ("specforge", _is_specforge, "midlayer.* under LlamaForCausalLMEagle3"),

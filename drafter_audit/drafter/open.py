@@ -77,4 +77,5 @@ def _describe(source: Source, clues: Clues, background: Background, target: Targ
         accept_len=background.accept_len,
         throughput=background.throughput,
         facts_disagree=background.disagree,
+        facts_unread=background.unread,
     )

@@ -33,6 +33,12 @@ _QUANT_BUFFER = re.compile(r"(_scale|_scale_inv|_scale_2|_zero_point|weight_shap
 _EMBEDDING = re.compile(r"^(embed_tokens|tok_embeddings)\.")
 _HEAD = re.compile(r"^lm_head\.")
 _LEFTOVER = re.compile(r"^(verifier_lm_head|verifier_norm|target_lm_head|.+\.lm_head|.+_lm_head)\.")
+UNKNOWN_PART = "no known part of an EAGLE drafter"
+_EAGLE_KINDS = frozenset({"eagle3", "eagle3_mla", "eagle3_noaux", "eagle1", "peagle"})
+_BODY = re.compile(
+    r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias|weight_packed|qweight)$"
+    r"|^mask_hidden$|^layers\.\d+\."
+)
 _TRAINS_EMBEDDING = frozenset({"peagle"})
 _FREEZES_EMBEDDING = frozenset({"specforge", "speculators", "modelopt", "eagle", "angelslim", "torchspec", "nemo"})
 _TRAINS_HEAD = frozenset({"specforge", "eagle", "angelslim", "torchspec", "nemo"})
@@ -140,6 +146,8 @@ class _Rule:
             return self._embedding()
         if _HEAD.match(name):
             return self._head(shape)
+        if self.kind in _EAGLE_KINDS and not _BODY.match(name):
+            return "unknown", UNKNOWN_PART
         return "trainable", "trained: part of the drafter's body"
 
     def _embedding(self) -> tuple[Role, str]:

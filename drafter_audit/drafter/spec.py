@@ -66,7 +66,7 @@ class DrafterSpec:
     """A drafter, or any checkpoint: where it comes from, what it is, and what is said of it.
 
     `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit.
-    `facts_disagree` tells of origins that contradict each other on one fact.
+    `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     """
 
     ref: str
@@ -85,6 +85,7 @@ class DrafterSpec:
     accept_len: tuple[AcceptLen, ...]
     throughput: Throughput | None
     facts_disagree: tuple[str, ...] = ()
+    facts_unread: tuple[str, ...] = ()
 
     @property
     def table(self) -> TensorTable | None:

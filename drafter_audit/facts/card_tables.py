@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from drafter_audit.facts.markdown import Table
-from drafter_audit.facts.records import AcceptLen
+from drafter_audit.facts.records import AcceptLen, most_per_round
 
 Settings = dict[str, int | None]
 
@@ -88,9 +88,9 @@ def _rows(table: Table, settings: Settings, engine: str | None, source: str) -> 
     if columns is None:
         return
     own = [(row, value) for row in _own_rows(table, columns) if (value := _value(row[columns.value])) is not None]
-    steps = settings["steps"]
-    if steps is not None and any(value > 1 + steps for _, value in own):
-        # No round emits more than 1 + steps tokens: the settings told are not this table's.
+    most = most_per_round(settings["steps"], settings["num_draft_tokens"])
+    if most is not None and any(value > most for _, value in own):
+        # No round emits so many tokens: the settings told are not this table's.
         if not columns.is_named:
             return
         settings = dict.fromkeys(settings)

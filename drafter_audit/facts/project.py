@@ -112,7 +112,7 @@ def _read(path: Path, *, only_with: str = "") -> dict[str, Any]:
     import tomllib
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return tomllib.loads(text) if only_with in text else {}
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectFileError(f"cannot be read: {error}", str(path), "make it a readable UTF-8 file") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from drafter_audit.errors import ProjectFileError
+from drafter_audit.facts.records import most_per_round
 from drafter_audit.facts.schema import is_a
 
 FailOn = Literal["error", "warning", "info"]
@@ -98,10 +99,10 @@ def _drafter(raw: dict[str, Any], path: Path, where: str) -> None:
 
 
 def _accept_len(row: dict[str, Any], path: Path, where: str, number: int) -> None:
-    # A round emits the target's own token and at most one token per draft step.
-    if "steps" in row and row["value"] > 1 + row["steps"]:
-        said = f"value is {row['value']}, above 1 + steps"
-        raise _wrong(said, path, f"{where} accept_len {number}", "give tokens per round and the engine's steps")
+    limit = most_per_round(row.get("steps"), row.get("num_draft_tokens"))
+    if limit is not None and row["value"] > limit:
+        said = f"value is {row['value']}, and with these steps and num_draft_tokens a round emits {limit} at most"
+        raise _wrong(said, path, f"{where} accept_len {number}", "give tokens per round and the engine's settings")
 
 
 def _check_entry(check: dict[str, Any], path: Path) -> None:

@@ -43,6 +43,15 @@ class AcceptLen:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
+def most_per_round(steps: int | None, num_draft_tokens: int | None) -> int | None:
+    """The most tokens that one round can emit, None where neither setting is known.
+
+    One token per draft step and the target's own; `num_draft_tokens`, as SGLang counts, holds the latter too.
+    """
+    limits = [limit for limit in (None if steps is None else steps + 1, num_draft_tokens) if limit is not None]
+    return min(limits, default=None)
+
+
 @dataclass(frozen=True)
 class Throughput:
     """Tokens per second with the drafter and of plain decoding, one measurement."""
@@ -57,10 +66,14 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that one origin (card, registry, toml) says of one drafter; None or empty where it is silent."""
+    """All that one origin (card, registry, toml) says of one drafter; None or empty where it is silent.
+
+    `unread` says why the origin could not be asked.
+    """
 
     target: str | None = None
     target_source: str | None = None
     training: Training | None = None
     accept_len: tuple[AcceptLen, ...] = ()
     throughput: Throughput | None = None
+    unread: str | None = None

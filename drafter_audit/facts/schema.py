@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from drafter_audit.facts.records import Confidence
+from drafter_audit.facts.records import Confidence, most_per_round
 
 SCHEMA_VERSION = 1
 ROLES = ("drafter", "target")
@@ -109,11 +109,10 @@ def _fact_problems(table: dict[str, Any], keys: dict[str, type], where: str) -> 
 
 
 def _range_problems(row: dict[str, Any], where: str) -> list[str]:
-    # A round emits the target's own token and at most one token per draft step.
-    top = 1 + row["steps"] if "steps" in row else None
+    top = most_per_round(row.get("steps"), row.get("num_draft_tokens"))
     if row["value"] >= 1 and (top is None or row["value"] <= top):
         return []
-    return [f"{where} value is {row['value']}, not from 1 to {'1 + steps' if top is None else top}"]
+    return [f"{where} value is {row['value']}, not from 1 to {'any' if top is None else top}"]
 
 
 def _key_problems(table: dict[str, Any], keys: dict[str, type], where: str) -> Iterator[str]:

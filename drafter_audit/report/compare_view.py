@@ -9,7 +9,7 @@ from drafter_audit.audit.compare import Comparison
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import escape
 from drafter_audit.facts.records import AcceptLen, Throughput
-from drafter_audit.report.document import Document, Lines, Table
+from drafter_audit.report.document import Document, Lines, Table, once
 from drafter_audit.report.findings_view import findings_block
 from drafter_audit.report.numbers import NOTHING, count, plain
 
@@ -192,7 +192,7 @@ def _published(specs: tuple[DrafterSpec, ...], sources: Sources) -> Iterator[Tab
             "by",
             "source",
         )
-        yield Table(headers, tuple(rows), "Published accept_len", frozenset({2, 3, 4, 5, 6}))
+        yield Table(headers, once(rows), "Published accept_len", frozenset({2, 3, 4, 5, 6}))
     if hidden:
         yield Lines((f"{hidden} more rows at other settings: --format json",))
 

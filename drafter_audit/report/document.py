@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -13,6 +14,15 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     title: str | None = None
     numeric: frozenset[int] = frozenset()
+
+
+def once(rows: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Rows whose first cell is shown once for a run of rows that share it."""
+    shown, last = [], None
+    for first, *rest in rows:
+        shown.append(("" if first == last else first, *rest))
+        last = first
+    return tuple(shown)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def models_document(records: Sequence[Record], *, whole: bool) -> Document:
     """A line for each record, or all that one record holds."""
     table = _listing(records)
     blocks: tuple[Table | Lines, ...] = (table,) if not whole else tuple(_whole(records[0]))
-    return Document(blocks, table)
+    return Document(blocks, _csv(records))
 
 
 def _to_dict(record: Record) -> dict[str, Any]:
@@ -50,6 +50,26 @@ def _listing(records: Sequence[Record]) -> Table:
 
 
 _SETTING = ("steps", "topk", "num_draft_tokens", "batch_size", "tokens_per_s", "plain_tokens_per_s")
+
+
+def _csv(records: Sequence[Record]) -> Table:
+    headers = ("name", "role", "repository", "target", "samples", "accept_len_low", "accept_len_high")
+    return Table(headers, tuple(_csv_row(record) for record in records))
+
+
+def _csv_row(record: Record) -> tuple[str, ...]:
+    values = [row.value for row in record.accept_len if row.publisher == "author"]
+    samples = record.training.samples if record.training else None
+    facts = (
+        record.name,
+        record.role,
+        record.repo,
+        record.target,
+        samples,
+        min(values, default=None),
+        max(values, default=None),
+    )
+    return tuple("" if fact is None else str(fact) for fact in facts)
 
 
 def _accept_len(record: Record) -> str:

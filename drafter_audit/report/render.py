@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 
 from drafter_audit.errors import escape
 from drafter_audit.report.document import Document, Lines, Table
 
 FORMATS = ("table", "json", "markdown", "csv")
-_CELL_WIDTH = 52  # characters before a cell wraps: two drafters beside their labels fit 132 columns
+_WIDTH = 132  # columns where no terminal tells its own
+_NARROWEST = 10  # columns that a wrapped cell keeps
+_LONGEST_LINE = 118  # columns of a sentence: longer ones are hard to read
 
 
 def render(document: Document, style: str) -> str:
@@ -20,15 +23,41 @@ def render(document: Document, style: str) -> str:
 
 
 def _plain(block: Table | Lines) -> str:
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
     title = [escape(block.title), "-" * len(escape(block.title))] if block.title else []
     if isinstance(block, Lines):
-        wrapped = [
-            textwrap.fill(escape(line), 118, subsequent_indent="  ", break_on_hyphens=False) for line in block.lines
-        ]
-        return "\n".join(title + wrapped)
-    wrapped_rows = [[_wrap(cell) for cell in row] for row in block.rows]
-    headers = [escape(header) for header in block.headers]
-    return "\n".join([*title, _tabulate(block, headers, wrapped_rows, "simple")])
+        line_width = min(width, _LONGEST_LINE)
+        lines = (_fill(escape(line), line_width, subsequent_indent="  ") for line in block.lines)
+        return "\n".join([*title, *lines])
+    cells = [[_lines(cell) for cell in row] for row in (block.headers, *block.rows)]
+    widths = _fit([[max(map(len, cell)) for cell in row] for row in cells], width)
+    headers, *rows = ([_wrap(cell, wide) for cell, wide in zip(row, widths, strict=True)] for row in cells)
+    return "\n".join([*title, _tabulate(block, headers, rows, "simple")])
+
+
+def _fit(natural: list[list[int]], width: int) -> list[int]:
+    """Widths of the columns, the widest ones narrowed until all fit `width` or none can be narrowed further."""
+    widths = [max(column) for column in zip(*natural, strict=True)]
+    while sum(widths) + 2 * len(widths) > width and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def _lines(cell: str) -> list[str]:
+    """A cell's own lines; text from files has had its line breaks escaped when the cell was made."""
+    return [escape(line) for line in cell.split("\n")]
+
+
+def _wrap(lines: list[str], width: int) -> str:
+    return "\n".join(_fill(line, max(width, 1)) for line in lines)
+
+
+def _fill(line: str, width: int, *, subsequent_indent: str = "") -> str:
+    return (
+        textwrap.fill(line, width, subsequent_indent=subsequent_indent, break_on_hyphens=False, drop_whitespace=True)
+        if len(line) > width
+        else line
+    )
 
 
 def _markdown(block: Table | Lines) -> str:
@@ -47,12 +76,6 @@ def _tabulate(block: Table, headers: list[str], rows: list[list[str]], style: st
     return tabulate(
         rows, headers, tablefmt=style, colalign=align if rows else None, disable_numparse=True, preserve_whitespace=True
     )
-
-
-def _wrap(cell: str) -> str:
-    """A cell's own line breaks are kept, text from files has had its own escaped when the cell was made."""
-    lines = (textwrap.wrap(escape(line), _CELL_WIDTH, break_on_hyphens=False) for line in cell.split("\n"))
-    return "\n".join(piece for line in lines for piece in line or [""])
 
 
 def _markdown_text(text: str) -> str:

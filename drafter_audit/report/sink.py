@@ -31,6 +31,8 @@ def emit(
 ) -> None:
     """Write one result in `style` to `output`, stdout where that is None."""
     text = to_json(result, command) if style == "json" else render(document, style)
+    if output is not None and not output.strip():
+        raise UsageError("no file name", "-o", "name the file to write")
     try:
         if output is None:
             sys.stdout.write(text)

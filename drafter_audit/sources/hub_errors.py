@@ -25,6 +25,7 @@ from drafter_audit.errors import AccessError, AuditError, NetworkError, NotFound
 from drafter_audit.sources.client import BusyError, CutShortError, SecondTryError
 
 _CODE = "X-Error-Code"
+_YEAR_S = 31_536_000  # more need not be told apart
 _IF_PRIVATE = "check the name; if it is private, set HF_TOKEN or run hf auth login"
 
 
@@ -107,7 +108,7 @@ def _offline(error: OfflineModeIsEnabled, place: Place) -> SourceError:
 
 def _busy(error: BusyError, place: Place) -> SourceError:
     why = "too many requests (HTTP 429)" if error.status == 429 else f"the Hub fails (HTTP {error.status})"
-    wait = "" if error.wait is None else f" and asks to wait {error.wait:.0f} s"
+    wait = "" if error.wait is None else f" and asks to wait {min(error.wait, _YEAR_S):.0f} s"
     token = "; a token (HF_TOKEN) has a larger quota" if error.status == 429 else ""
     return NetworkError(f"{why}{wait}", f"{place} at {constants.ENDPOINT}", f"try again later{token}")
 
@@ -180,4 +181,6 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any, Place], AuditError]], ...] =
     (ValueError, _not_a_hub),
     (LookupError, _not_a_hub),
     (TypeError, _not_a_hub),
+    (AttributeError, _not_a_hub),
+    (RecursionError, _not_a_hub),
 )

@@ -7,6 +7,7 @@ mean what they mean everywhere. Whatever fails is raised as one of our errors.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -37,6 +38,7 @@ from drafter_audit.sources.local import LocalSource
 T = TypeVar("T")
 
 _TOOL = "drafter-audit"
+_BODY_S = 60.0  # for the body of a range: the client's own limit is between two chunks, however small
 _MAIN = "main"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -77,10 +79,12 @@ def list_repo(place: Place) -> Listing:
         if isinstance(error.__cause__, OfflineModeIsEnabled):
             return _list_cache(place)
         raise
-    if info.sha is None:
-        raise NetworkError("the answer names no commit", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
     files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
-    return Listing(info.sha, dict(sorted(files.items())), complete=True)
+    # What the client hands on is as the server wrote it, of any type.
+    named = isinstance(info.sha, str) and all(isinstance(name, str) for name in files)
+    if not named or not all(size is None or isinstance(size, int) for size in files.values()):
+        raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
+    return Listing(str(info.sha), dict(sorted(files.items())), complete=True)
 
 
 def cached_file(place: Place, commit: str) -> Path | None:
@@ -159,11 +163,13 @@ def _announced(response: httpx2.Response, start: int, stop: int, place: Place) -
 
 
 def _read_exactly(response: httpx2.Response, length: int, place: Place) -> bytes:
-    data = bytearray()
+    data, give_up = bytearray(), time.monotonic() + _BODY_S
     for chunk in response.iter_bytes():
         data += chunk
         if len(data) > length:
             _refuse("the server sends more than it announced", place)
+        if time.monotonic() > give_up:
+            _refuse(f"the server sent {len(data)} of {length} bytes in {_BODY_S:.0f} s", place)
     if len(data) < length:
         raise CutShortError
     return bytes(data)

@@ -36,14 +36,16 @@ class LocalSource:
         return None
 
     def files(self) -> Mapping[str, int | None]:
-        """Name to size in bytes of every file, hidden folders left out; None for a link to nothing."""
+        """Name to size in bytes (None: a dead link) of the files in the folder and its subfolders, hidden ones not."""
         return self._files
 
     @cached_property
     def _files(self) -> dict[str, int | None]:
         found: dict[str, int | None] = {}
-        for folder, subfolders, names in os.walk(self.folder, onerror=_refuse):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for folder, subfolders, names in os.walk(self.folder, onerror=self._refuse):
+            # No deeper than a folder of shards lies: the folder named may be a home, or the root of a disk.
+            inner = Path(folder) != self.folder
+            subfolders[:] = [] if inner else sorted(name for name in subfolders if not name.startswith("."))
             for name in names:
                 path = Path(folder, name)
                 found[path.relative_to(self.folder).as_posix()] = _size(path)
@@ -62,6 +64,11 @@ class LocalSource:
         with self._open(name) as file:
             file.seek(start)
             return file.read(max(0, stop - start))
+
+    def _refuse(self, error: OSError) -> None:
+        """The folder itself must be readable; what others keep beside the checkpoint need not be."""
+        if error.filename == str(self.folder):
+            raise _refused(error, str(error.filename)) from error
 
     def _open(self, name: str) -> BinaryIO:
         if leaves_folder(name):
@@ -88,10 +95,6 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _refuse(error: OSError) -> None:
-    raise _refused(error, str(error.filename)) from error
 
 
 def _refused(error: OSError, where: str) -> SourceError:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.names import canonical
+from drafter_audit.drafter.roles import UNKNOWN_PART
 from drafter_audit.drafter.spec import DrafterSpec
 
 
-def uncounted(spec: DrafterSpec) -> Findings:
+def without_weights(spec: DrafterSpec) -> Findings:
+    """Counts that no header proves are never passed off as measured."""
+    if spec.clues.has_weights:
+        return
     if not spec.parameters.counted:
+        consequence = (
+            f"a config.json of kind {spec.kind.name} implies no count: parameters are given as 0 and mean nothing"
+        )
+    else:
+        consequence = "shapes and counts are what config.json implies, nothing proves them"
+    severity: Severity = "info" if spec.source == "bundled" and spec.parameters.counted else "warning"
+    yield Finding("NO-WEIGHTS", severity, "no weights were read", consequence)
+
+
+def unknown_tensors(spec: DrafterSpec) -> Findings:
+    unknown = [tensor for tensor in spec.tensors if tensor.reason == UNKNOWN_PART]
+    if unknown:
         yield Finding(
-            "NOT-COUNTED",
+            "TENSOR-UNKNOWN",
             "warning",
-            f"no weights, and the config of a {spec.kind.name} implies no count",
-            "parameters are given as 0 and mean nothing",
+            f"{len(unknown)} tensors are no known part of an EAGLE drafter, such as {unknown[0].name}",
+            "engines drop them silently or refuse the file",
+            key=unknown[0].name,
+            file=_file_of(spec, unknown[0].name),
         )
 
 

@@ -124,3 +124,5 @@ def target(spec: DrafterSpec) -> Findings:
 def facts(spec: DrafterSpec) -> Findings:
     for contradiction in spec.facts_disagree:
         yield Finding("FACTS-DISAGREE", "warning", contradiction, "the first is used", file="facts")
+    for reason in spec.facts_unread:
+        yield Finding("FACTS-UNREAD", "warning", reason, "what it may say is missing here", file="README.md")
