@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,9 @@ def test_a_theta_nobody_declared_is_told_apart() -> None:
     [
         ("hidden_size", "7168"), ("hidden_size", -1), ("hidden_size", 7168.0), ("hidden_size", True),
         ("draft_vocab_size", 0), ("draft_vocab_size", -1), ("draft_vocab_size", 4.0), ("vocab_size", [163840]),
-        ("num_hidden_layers", "one"), ("norm_output", "yes"), ("norm_before_fc", 1), ("eagle_config", [2, 30, 58]),
+        ("num_hidden_layers", "one"), ("num_hidden_layers", 10**9), ("num_aux_hidden_states", 10**30),
+        ("vocab_size", 10**15),
+        ("norm_output", "yes"), ("norm_before_fc", 1), ("eagle_config", [2, 30, 58]),
         ("rope_scaling", "yarn"), ("rope_theta", "1e6"), ("rope_parameters", 3),
         ("architectures", "LlamaForCausalLMEagle3"), ("torch_dtype", 16),
         ("speculators_config", "x"), ("dflash_config", 1), ("transformer_layer_config", []),
@@ -151,3 +154,10 @@ def test_a_wrong_type_is_one_clear_line(tmp_path: Path, key: str, value: object)
     assert "config.json" in message
     assert "\n" not in message
     assert caught.value.exit_code == 3
+
+
+def test_a_config_without_weights_cannot_ask_for_a_million_layers(tmp_path: Path) -> None:
+    """Nothing but the config says how many tensors are expected then: it must not exhaust memory."""
+    (tmp_path / "config.json").write_text(json.dumps({**KIMI_CONFIG, "num_hidden_layers": 10**7}))
+    with pytest.raises(ConfigError, match="num_hidden_layers"):
+        open_drafter(str(tmp_path))

@@ -133,6 +133,11 @@ def test_without_a_layer_count_nothing_is_certain() -> None:
     assert read({}, None).boundaries is None
 
 
+@pytest.mark.parametrize(("layers", "boundaries"), [(6, None), (7, (2, 3, 4)), (8, (2, 4, 5))])
+def test_the_default_needs_room(layers: int, boundaries: tuple[int, ...] | None) -> None:
+    assert read({}, layers).boundaries == boundaries
+
+
 def test_the_default_needs_three_slots() -> None:
     assert read({}, 36, slots=5).boundaries is None
 

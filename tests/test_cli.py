@@ -722,3 +722,30 @@ def test_a_config_of_wrong_types_is_told_in_one_line_without_controls(audit, her
     code, out, err = audit("compare", "ours", "wrong")
     assert raw_controls(out + err) == set()
     assert code == 0 or (code == 3 and out == "" and is_one_error(err))
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_tables_fit_the_terminal(width, audit, here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out, _ = audit("compare", "ours", "theirs")
+    assert code == 0
+    assert max(len(line) for line in out.splitlines()) <= width
+
+
+def test_an_empty_file_name_is_refused(audit, here):
+    code, out, err = audit("params", "ours", "-o", "")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no file name, -o,")
+
+
+def test_an_empty_folder_is_called_empty(audit, tmp_path):
+    (tmp_path / "nothing").mkdir()
+    code, out, err = audit("params", str(tmp_path / "nothing"))
+    assert (code, out) == (3, "")
+    assert "empty, so no config.json" in err
+
+
+def test_a_very_long_reference_makes_a_readable_line(audit):
+    code, _, err = audit("params", "x" * 100_000)
+    assert code == 2
+    assert len(err) < 1500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 import drafter_audit
 from drafter_audit.audit.compare import Comparison
-from drafter_audit.errors import UsageError
+from drafter_audit.errors import ProjectFileError, UsageError
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, kimi_tensors, read_peer, write_checkpoint, write_peer
+from tests.hub import Hub, write_sparse
 
 TOML = """\
 [[drafter]]
@@ -215,3 +217,72 @@ def test_three_drafters_are_each_set_against_the_last(tmp_path: Path) -> None:
 def test_one_reference_is_not_enough(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least two"):
         drafter_audit.compare([str(tmp_path)])
+
+
+def test_an_equal_setting_needs_no_bound_be_it_a_tree(tmp_path: Path) -> None:
+    tree = {"topk": 4, "tokens": 8}
+    throughput = "  [drafter.throughput]\n  tokens_per_s = 100.0\n"
+    ours = facts(accept_len(2.0, **tree), throughput=throughput)
+    comparison = pair_of(tmp_path, facts(accept_len(3.0, **tree)), ours)
+    gap = numbers(comparison, "accept_len_gap") or {}
+    assert (gap["bounded_low"], gap["bounded_high"]) == (3.0, 3.0)
+    assert (numbers(comparison, "what_if") or {})["tokens_per_s_low"] == pytest.approx(150.0)
+
+
+def test_a_figure_beyond_what_its_draft_tokens_allow_is_refused(tmp_path: Path) -> None:
+    """Three draft tokens, the target's own among them, cannot make 3.9 tokens a round."""
+    with pytest.raises(ProjectFileError, match="a round emits 3 at most"):
+        pair_of(tmp_path, facts(accept_len(3.9, steps=5, tokens=3)), facts(accept_len(2.1, steps=2, tokens=3)))
+
+
+def test_rows_measured_differently_are_not_one_figure(tmp_path: Path) -> None:
+    mixed = facts(accept_len(3.0, temperature=0.0, engine="sglang"), accept_len(2.0, temperature=1.0, engine="vllm"))
+    comparison = pair_of(tmp_path, mixed, facts(accept_len(2.5, temperature=0.0, engine="sglang")))
+    assert set((numbers(comparison, "not_comparable") or {})["reasons"]) == {"temperature", "engine"}
+
+
+def test_the_largest_difference_is_that_of_the_pair(tmp_path: Path) -> None:
+    refs = [kimi(tmp_path / "a", rope_theta=5e4), kimi(tmp_path / "b"), kimi(tmp_path / "c")]
+    largest = [c.numbers for c in drafter_audit.compare(refs).conclusions if c.code == "largest_difference"]
+    assert [(one["field"], one["against"]) for one in largest] == [("architecture.rope", refs[0])]
+
+
+def test_renamed_keys_of_an_unknown_trainer_are_no_difference(tmp_path: Path) -> None:
+    """`layers.0.*` has no fingerprint: whether the head was trained is open then, which is not a difference."""
+    renamed = {name.replace("midlayer.", "layers.0."): shape for name, shape in kimi_tensors().items()}
+    refs = [kimi(tmp_path / "a"), write_checkpoint(tmp_path / "b", KIMI_CONFIG, renamed)]
+    comparison = drafter_audit.compare(refs)
+    assert comparison.differences == ()
+    size = next(c for c in comparison.conclusions if c.code == "size_difference")
+    assert "How many of them are trainable is not known" in size.text
+
+
+def test_what_is_not_stated_is_no_difference(tmp_path: Path) -> None:
+    assert drafter_audit.compare([kimi(tmp_path / "a", facts=facts()), kimi(tmp_path / "b")]).differences == ()
+
+
+def test_without_a_target_only_ids_that_no_reading_brings_together_differ(tmp_path: Path) -> None:
+    def with_ids(name: str, *ids: int) -> str:
+        return kimi(tmp_path / name, eagle_config={"eagle_aux_hidden_state_layer_ids": list(ids)})
+
+    usual, outputs, others = with_ids("a", 2, 30, 58), with_ids("b", 1, 29, 57), with_ids("c", 5, 20, 40)
+    assert fields(drafter_audit.compare([usual, outputs])) == {}
+    assert list(fields(drafter_audit.compare([usual, others]))) == ["aux_layers.boundaries"]
+
+
+def test_a_config_without_weights_is_not_taken_for_a_drafter_that_was_counted(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(KIMI_CONFIG))
+    comparison = drafter_audit.compare([str(tmp_path), "aq-medai-kimi-k2-instruct-eagle3"])
+    severities = [next(f.severity for f in found if f.code == "NO-WEIGHTS") for found in comparison.findings]
+    assert severities == ["warning", "info"]
+
+
+def test_each_comparison_counts_its_own_requests(hub: Hub, tmp_path: Path) -> None:
+    weights = write_sparse(tmp_path / "w.safetensors", kimi_tensors())
+    hub.add_repo(
+        "some-org/drafter", files={"config.json": json.dumps(KIMI_CONFIG).encode(), "model.safetensors": weights}
+    )
+    local = kimi(tmp_path / "local")
+    first = drafter_audit.compare(["some-org/drafter", local]).hub
+    assert 0 < first.requests == len(hub.requests)
+    assert drafter_audit.compare([local, local]).hub.requests == 0

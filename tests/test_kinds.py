@@ -102,6 +102,9 @@ def test_what_peers_wrote(tmp_path: Path, peer: str, kind: str, dialect: str) ->
             "angelslim",
             id="AngelSlim",
         ),
+        pytest.param(
+            {**KIMI_CONFIG, "target_model_type": "qwen2_5_vl"}, "eagle3", "specforge", id="SpecForge template for a VLM"
+        ),
         pytest.param({"medusa_num_heads": 5, "model_type": "llama"}, "medusa", "unknown", id="Medusa"),
         pytest.param(
             {"architectures": ["MTPDraftModel"], "speculators_model_type": "mtp"},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from drafter_audit.audit.params import count_params
+from drafter_audit.audit.rules import find
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CheckpointError
@@ -180,3 +181,9 @@ def test_nothing_to_count_is_an_error_not_a_zero() -> None:
     assert spec.parameters.counted_from == "nothing"
     with pytest.raises(CheckpointError, match="nothing to count"):
         count_params([spec])
+
+
+def test_a_tensor_nobody_knows_is_not_called_trained(tmp_path: Path) -> None:
+    spec = kimi(tmp_path / "odd", {"weird.weight": ("BF16", (3,))})
+    assert role_of(spec, "weird.weight")[0] == "unknown"
+    assert "weird.weight" in next(finding.what for finding in find(spec) if finding.code == "TENSOR-UNKNOWN")

@@ -157,8 +157,8 @@ def test_the_table_ends_in_the_answer(story: Story) -> None:
     done = story()
     assert (done.returncode, done.stderr) == (0, "")
     conclusions = " ".join(done.stdout[done.stdout.index("Conclusions") :].split())
-    for said in ("Same architecture", "1,403,781,120 parameters more", "none of the difference is trainable", "37.8 times",
-                 "[2.443, 3.000]", "109.4–134.3 tok/s", "1.984", "steps, target, quantisation differ",
+    for said in ("Same architecture", "1,403,781,120 parameters more", "none of the difference is trainable",
+                 "37.8 times", "[2.443, 3.000]", "109.4–134.3 tok/s", "1.984", "steps, target, quantisation differ",
                  "is in training samples, by a factor of 37.8"):  # fmt: skip
         assert said in conclusions
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +106,62 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("huggingface_
     done = run_python(code)
     assert (done.returncode, done.stderr) == (0, "")
     assert "the Hub is not asked" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" * 200_000,
+        b'{"sha": 5, "siblings": []}',
+        b'{"id": "a/b", "sha": "x", "siblings": [{"rfilename": "config.json", "size": "10"}]}',
+        b'{"id": "a/b", "sha": "x", "siblings": [{"rfilename": 5}]}',
+        b"<html>sign in</html>",
+    ],
+    ids=["deep", "sha", "size", "name", "page"],
+)
+def test_an_answer_that_is_not_the_hubs_is_one_line(answer: bytes, run_python: Callable[..., Any]) -> None:
+    with answering(answer) as endpoint:
+        done = run_python(
+            "from drafter_audit.cli.main import main; print(main(['params', 'a/b']))", HF_ENDPOINT=endpoint
+        )
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert done.stderr.count("\n") == 1
+    assert "the answer is not the Hub's" in done.stderr
+
+
+@contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """A server that answers everything with `body`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            """Tests are quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_card_that_cannot_be_read_costs_only_what_it_says(hub: Hub, tmp_path: Path) -> None:
+    weights = write_sparse(tmp_path / "model.safetensors", kimi_tensors())
+    files = {
+        "config.json": json.dumps(KIMI_CONFIG).encode(),
+        "model.safetensors": weights,
+        "README.md": b"x" * 3_000_000,
+    }
+    hub.add_repo("some-org/drafter", files=files)
+    spec = open_drafter("some-org/drafter", target="moonshotai-kimi-k2-instruct")
+    assert spec.parameters.stored == 1_190_948_864
+    assert "README.md" in next(finding.what for finding in find(spec) if finding.code == "FACTS-UNREAD")

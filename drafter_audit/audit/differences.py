@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from drafter_audit.drafter.spec import DrafterSpec
@@ -29,7 +30,7 @@ class Field:
     """One thing that is compared. `shape` marks what makes two networks the same architecture.
 
     `same` brings two spellings of one value together before they are compared. `known` marks what may be unknown or
-    unstated (None): that is no difference from a value.
+    unstated (None): that is no difference from a value. `apart` decides for a pair where values alone do not.
     """
 
     path: str
@@ -38,21 +39,25 @@ class Field:
     shape: bool = False
     same: Callable[[Any], object] = lambda value: value
     known: bool = False
+    apart: Callable[[DrafterSpec, DrafterSpec], bool] | None = None
 
-    def differs(self, values: Sequence[object]) -> bool:
+    def differs(self, specs: Sequence[DrafterSpec]) -> bool:
+        if self.apart is not None:
+            return any(self.apart(one, other) for one, other in combinations(specs, 2))
+        values = [self.read(spec) for spec in specs]
         compared = [value for value in values if value is not None] if self.known else values
         return len({repr(self.same(value)) for value in compared}) > 1
 
 
 def differences(specs: Sequence[DrafterSpec]) -> tuple[Difference, ...]:
     """Every field whose values are not all equal."""
-    compared = ((field, tuple(field.read(spec) for spec in specs)) for field in FIELDS)
-    return tuple(Difference(field.path, values, field.why) for field, values in compared if field.differs(values))
+    found = (field for field in FIELDS if field.differs(specs))
+    return tuple(Difference(field.path, tuple(field.read(spec) for spec in specs), field.why) for field in found)
 
 
 def same_architecture(specs: Sequence[DrafterSpec]) -> bool:
     """Whether the networks are of one kind and shape; settings that change no weight's shape or use are not asked."""
-    return not any(field.differs([field.read(spec) for spec in specs]) for field in FIELDS if field.shape)
+    return not any(field.differs(specs) for field in FIELDS if field.shape)
 
 
 def _plain(value: object) -> object:
@@ -78,8 +83,18 @@ def _count(name: str) -> Callable[[DrafterSpec], Any]:
     return read
 
 
-def _boundaries(spec: DrafterSpec) -> object:
-    return spec.aux_layers.boundaries
+def _other_states(one: DrafterSpec, other: DrafterSpec) -> bool:
+    """Whether two drafters read other target states; where a target is unknown, only if no two readings agree."""
+    if one.aux_layers.boundaries is None or other.aux_layers.boundaries is None:
+        return False
+    if one.target.num_layers and other.target.num_layers:
+        return one.aux_layers.boundaries != other.aux_layers.boundaries
+    return not _readings(one) & _readings(other)
+
+
+def _readings(spec: DrafterSpec) -> set[object]:
+    aux = spec.aux_layers
+    return {aux.boundaries, *(alternative.boundaries for alternative in aux.alternatives)}
 
 
 def _rope(spec: DrafterSpec) -> object:
@@ -111,7 +126,12 @@ FIELDS: tuple[Field, ...] = (
     _arch_field("norm_output", "changes the state fed back at each step: position 0 stays fine, later ones do not"),
     _arch_field("max_position_embeddings", "some engines stop or go wrong beyond it", shape=False),
     Field("architecture.rope", _rope, "positions must be those of training"),
-    Field("aux_layers.boundaries", _boundaries, "the drafters read other target states", known=True),
+    Field(
+        "aux_layers.boundaries",
+        lambda s: s.aux_layers.boundaries,
+        "the drafters read other target states",
+        apart=_other_states,
+    ),
     _arch_field("dtype", "rounding, and the size of the file", shape=False),
     Field("parameters.stored", _count("stored"), "the size of the file, frozen copies included", known=True),
     Field("parameters.trainable", _count("trainable"), "trained capacity, by each trainer's rule", known=True),

@@ -11,6 +11,7 @@ from drafter_audit.report.document import Document, Lines, Table
 FORMATS = ("table", "json", "markdown", "csv")
 _WIDTH = 132  # columns where no terminal tells its own
 _NARROWEST = 10  # columns that a wrapped cell keeps
+_PADDING = 2  # columns that tabulate adds to a header
 _LONGEST_LINE = 118  # columns of a sentence: longer ones are hard to read
 
 
@@ -29,10 +30,13 @@ def _plain(block: Table | Lines) -> str:
         line_width = min(width, _LONGEST_LINE)
         lines = (_fill(escape(line), line_width, subsequent_indent="  ") for line in block.lines)
         return "\n".join([*title, *lines])
-    cells = [[_lines(cell) for cell in row] for row in (block.headers, *block.rows)]
-    widths = _fit([[max(map(len, cell)) for cell in row] for row in cells], width)
-    headers, *rows = ([_wrap(cell, wide) for cell, wide in zip(row, widths, strict=True)] for row in cells)
-    return "\n".join([*title, _tabulate(block, headers, rows, "simple")])
+    headers = [_lines(header) for header in block.headers]
+    rows = [[_lines(cell) for cell in row] for row in block.rows]
+    natural = [[max(map(len, cell)) for cell in row] for row in rows]
+    widths = _fit([[max(map(len, header)) + _PADDING for header in headers], *natural], width)
+    wrapped = [[_wrap(cell, wide) for cell, wide in zip(row, widths, strict=True)] for row in rows]
+    titles = [_wrap(header, wide - _PADDING) for header, wide in zip(headers, widths, strict=True)]
+    return "\n".join([*title, _tabulate(block, titles, wrapped, "simple")])
 
 
 def _fit(natural: list[list[int]], width: int) -> list[int]:
@@ -53,11 +57,7 @@ def _wrap(lines: list[str], width: int) -> str:
 
 
 def _fill(line: str, width: int, *, subsequent_indent: str = "") -> str:
-    return (
-        textwrap.fill(line, width, subsequent_indent=subsequent_indent, break_on_hyphens=False, drop_whitespace=True)
-        if len(line) > width
-        else line
-    )
+    return textwrap.fill(line, width, subsequent_indent=subsequent_indent, break_on_hyphens=False)
 
 
 def _markdown(block: Table | Lines) -> str:
