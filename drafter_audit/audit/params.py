@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from drafter_audit.audit.finding import Finding
+from drafter_audit.audit.rules import find_in_contents
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CheckpointError
@@ -37,11 +39,15 @@ class Group:
 
 @dataclass(frozen=True)
 class DrafterParams:
-    """One checkpoint's tensors; `excluded` counts the parameters of rows that were left out on request."""
+    """One checkpoint's tensors; `excluded` counts the parameters of rows that were left out on request.
+
+    `findings` are those that bear on what is stored.
+    """
 
     spec: DrafterSpec
     tensors: tuple[TensorRole, ...]
     excluded: int
+    findings: tuple[Finding, ...]
 
     def groups(self, by: By) -> tuple[Group, ...]:
         """The shown tensors, added up by module or role, in the order they first appear."""
@@ -61,6 +67,7 @@ class DrafterParams:
             "dialect": self.spec.dialect.name,
             "parameters": self.spec.parameters.to_dict() | {"excluded": self.excluded},
             "tensors": [tensor.to_dict() for tensor in self.tensors],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
 
@@ -88,7 +95,8 @@ def _count(spec: DrafterSpec, exclude_frozen: bool) -> DrafterParams:
         raise CheckpointError(what, spec.name, "name a checkpoint that has weights")
     kept = tuple(tensor for tensor in spec.tensors if not (exclude_frozen and tensor.role == "frozen"))
     everything = sum(tensor.logical for tensor in spec.tensors)
-    return DrafterParams(spec, kept, everything - sum(tensor.logical for tensor in kept))
+    excluded = everything - sum(tensor.logical for tensor in kept)
+    return DrafterParams(spec, kept, excluded, find_in_contents(spec))
 
 
 def _group(name: str, tensors: list[TensorRole]) -> Group:
@@ -114,7 +122,7 @@ def _module_of(spec: DrafterSpec) -> Callable[[TensorRole], str]:
 
     def module(tensor: TensorRole) -> str:
         parts = tensor.name.split(".")
-        if parts[-1] in {"weight", "bias"}:
+        if parts[-1] in {"weight", "bias"} or parts[-1].startswith("weight_"):
             parts = parts[:-1]
         block = parts[:-1] if len(parts) > 1 else parts
         return ".".join(block if spec.is_drafter else ["*" if part.isdigit() else part for part in block])

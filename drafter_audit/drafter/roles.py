@@ -24,8 +24,8 @@ Role = Literal["trainable", "frozen", "buffer", "unknown", "borrowed", "missing"
 STORED_ROLES: tuple[Role, ...] = ("trainable", "frozen", "buffer", "unknown")
 
 _BUFFERS = {
-    "d2t": "buffer: draft-to-target vocabulary map",
-    "t2d": "buffer: mask of the target tokens that the draft vocabulary holds",
+    "d2t": "draft-to-target vocabulary map",
+    "t2d": "mask of the target tokens in the draft vocabulary",
 }
 _ROPE_BUFFER = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
 # Companions of packed weights (GPTQ, AWQ, compressed-tensors, fp8): they describe weights, they are none.
@@ -33,6 +33,7 @@ _QUANT_BUFFER = re.compile(r"(_scale|_scale_inv|_scale_2|_zero_point|weight_shap
 _EMBEDDING = re.compile(r"^(embed_tokens|tok_embeddings)\.")
 _HEAD = re.compile(r"^lm_head\.")
 _LEFTOVER = re.compile(r"^(verifier_lm_head|verifier_norm|target_lm_head|.+\.lm_head|.+_lm_head)\.")
+LEFTOVER = "leftover"  # of training: a second head or norm that only the trainer used
 UNKNOWN_PART = "no known part of an EAGLE drafter"
 _EAGLE_KINDS = frozenset({"eagle3", "eagle3_mla", "eagle3_noaux", "eagle1", "peagle"})
 _BODY = re.compile(
@@ -110,9 +111,7 @@ def _from_config(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[Tens
             yield TensorRole(name, shape, None, prod(shape), 0, "borrowed", "taken from the target at load")
             continue
         role, reason = rule.of(name, shape)
-        yield TensorRole(
-            name, shape, arch.dtype, prod(shape), 0, role, f"{reason}; implied by config.json, no weights read"
-        )
+        yield TensorRole(name, shape, arch.dtype, prod(shape), 0, role, reason)
 
 
 @dataclass(frozen=True)
@@ -135,20 +134,20 @@ class _Rule:
         if name in _BUFFERS:
             return "buffer", _BUFFERS[name]
         if _ROPE_BUFFER.search(name):
-            return "buffer", "buffer: rotary table"
+            return "buffer", "rotary table"
         if _QUANT_BUFFER.search(name):
-            return "buffer", "buffer: quantisation scale, zero point or index"
+            return "buffer", "quantisation scale, zero point or index"
         if self.kind in {"lm", "unknown"}:
             return "unknown", "not known to be a drafter: no training rule applies"
         if _LEFTOVER.match(name):
-            return "frozen", "leftover: a train-time copy of the target's head or norm"
+            return "frozen", LEFTOVER
         if _EMBEDDING.match(name):
             return self._embedding()
         if _HEAD.match(name):
             return self._head(shape)
         if self.kind in _EAGLE_KINDS and not _BODY.match(name):
             return "unknown", UNKNOWN_PART
-        return "trainable", "trained: part of the drafter's body"
+        return "trainable", "part of the drafter's body"
 
     def _embedding(self) -> tuple[Role, str]:
         if self.embed_requires_grad is not None:

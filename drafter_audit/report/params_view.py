@@ -8,13 +8,15 @@ from typing import Any
 from drafter_audit.audit.params import By, DrafterParams, Params
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.report.document import Document, Lines, Table
+from drafter_audit.report.findings_view import findings_block
 from drafter_audit.report.numbers import NOTHING, count, size
 
 
 def params_document(params: Params, by: By) -> Document:
     """For each checkpoint a table by tensor, module or role, and its totals."""
     blocks = tuple(block for drafter in params.drafters for block in _blocks(drafter, by))
-    return Document(blocks, _csv(params, by))
+    found = findings_block((drafter.spec.ref, drafter.findings) for drafter in params.drafters)
+    return Document((*blocks, *found), _csv(params, by))
 
 
 def _blocks(drafter: DrafterParams, by: By) -> Iterator[Table | Lines]:

@@ -8,18 +8,22 @@ from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.audit.rules import contents, layer_ids, settings, shapes
 from drafter_audit.drafter.spec import DrafterSpec
 
-_RULES: tuple[Callable[[DrafterSpec], Findings], ...] = (
+Rule = Callable[[DrafterSpec], Findings]
+
+_CONTENTS: tuple[Rule, ...] = (
     settings.kind,
     shapes.config_against_tensors,
     shapes.tensors_against_each_other,
     shapes.fc_width,
-    layer_ids.layer_ids,
-    settings.norms,
     contents.without_weights,
     contents.unknown_tensors,
     contents.missing,
     contents.leftovers,
     contents.packed,
+)
+_WIRING: tuple[Rule, ...] = (
+    layer_ids.layer_ids,
+    settings.norms,
     settings.dtype,
     settings.rope,
     settings.target,
@@ -29,6 +33,15 @@ _RULES: tuple[Callable[[DrafterSpec], Findings], ...] = (
 
 def find(spec: DrafterSpec) -> tuple[Finding, ...]:
     """Every finding, errors first, in the order of the rules within one severity."""
+    return _apply((*_CONTENTS, *_WIRING), spec)
+
+
+def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
+    """The findings that bear on what is stored and how it is counted, errors first."""
+    return _apply(_CONTENTS, spec)
+
+
+def _apply(rules: tuple[Rule, ...], spec: DrafterSpec) -> tuple[Finding, ...]:
     order = {"error": 0, "warning": 1, "info": 2}
-    found = [finding for rule in _RULES for finding in rule(spec)]
+    found = [finding for rule in rules for finding in rule(spec)]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))

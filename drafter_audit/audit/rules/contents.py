@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.names import canonical
-from drafter_audit.drafter.roles import UNKNOWN_PART
+from drafter_audit.drafter.roles import LEFTOVER, UNKNOWN_PART
 from drafter_audit.drafter.spec import DrafterSpec
 
 
@@ -64,7 +64,7 @@ def missing(spec: DrafterSpec) -> Findings:
 
 def leftovers(spec: DrafterSpec) -> Findings:
     for tensor in spec.tensors:
-        if tensor.reason.startswith("leftover") and tensor.nbytes:
+        if tensor.reason == LEFTOVER:
             yield Finding(
                 "LEFTOVER",
                 "warning",
