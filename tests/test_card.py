@@ -335,3 +335,10 @@ heavy = {"huggingface_hub", "numpy", "yaml", "torch"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "of", ["samples of Open-PerfectBlend", "conversations of Open-PerfectBlend", "dialogues from it"]
+)
+def test_a_word_inside_a_name_is_no_share(of):
+    assert read_card(f"# Training\n\nTrained on 1.4M {of}.\n").training.samples == 1_400_000

@@ -56,6 +56,7 @@ def _gap(theirs: Rows, ours: Rows, bounds: Bounds | None) -> Conclusion:
         "theirs_steps": theirs.rows[0].steps,
         "against": theirs.spec.ref,
         "source": theirs.rows[0].source,
+        "publisher": theirs.rows[0].publisher,
     }
     return Conclusion("accept_len_gap", f"{text}.", numbers)
 
@@ -93,8 +94,9 @@ def _at(rows: Rows) -> str:
 
 
 def _on(rows: Rows) -> str:
-    named = [row.benchmark for row in rows.rows if row.benchmark]
-    return f" on {listed(named)}" if named else ""
+    named, publisher = [row.benchmark for row in rows.rows if row.benchmark], rows.rows[0].publisher
+    by = "" if publisher == "author" else f" (measured by {publisher})"
+    return (f" on {listed(named)}" if named else "") + by
 
 
 def _steps(steps: int | None) -> str:

@@ -42,8 +42,8 @@ class Rows:
 
 
 def pair_rows(theirs: DrafterSpec, ours: DrafterSpec) -> tuple[Rows, Rows] | None:
-    """The authors' own rows of both, narrowed to what was measured most alike; None where one has none."""
-    their_rows, our_rows = _authors(theirs), _authors(ours)
+    """The figures of both, their authors' where there are any, narrowed to what was measured most alike; else None."""
+    their_rows, our_rows = _figures(theirs), _figures(ours)
     if not their_rows or not our_rows:
         return None
     shared = {_name(row) for row in their_rows} & {_name(row) for row in our_rows} - {None}
@@ -84,8 +84,10 @@ def _differ(a: set[object], b: set[object]) -> bool:
     return len((a | b) - {None}) > 1
 
 
-def _authors(spec: DrafterSpec) -> list[AcceptLen]:
-    return [row for row in spec.accept_len if row.publisher == "author"]
+def _figures(spec: DrafterSpec) -> list[AcceptLen]:
+    """The author's own rows; where there are none, those of the first other publisher."""
+    authors = [row for row in spec.accept_len if row.publisher == "author"]
+    return authors or [row for row in spec.accept_len if row.publisher == spec.accept_len[0].publisher]
 
 
 def _same_setting(rows: Sequence[AcceptLen], like: AcceptLen) -> tuple[AcceptLen, ...]:

@@ -117,7 +117,7 @@ def _largest(theirs: DrafterSpec, ours: DrafterSpec) -> Iterator[Conclusion]:
 
 
 _LARGE, _VISIBLE = 2.0, 1.05  # factors
-_NO_CAUSE = ("parameters.", "target.", "training.")
+_NO_CAUSE = ("parameters.", "target.", "training.", "architecture.max_position_embeddings", "architecture.dtype")
 _PLAIN_NAMES = {"training.samples": "training samples", "parameters.trainable": "trainable parameters"}
 
 

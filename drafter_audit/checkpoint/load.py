@@ -42,6 +42,8 @@ def load_table(source: Source) -> TensorTable | None:
     if not names:
         return None
     headers = _read_headers(source, names)
+    if not any(header.entries for header in headers.values()):
+        raise CheckpointError("no tensors", f"{source.name}/{names[0]}", "save the checkpoint again")
     tensors = _merge(source, headers, read_index(source, index) if index else {})
     metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
     return TensorTable(tuple(sorted(tensors, key=lambda tensor: tensor.name)), tuple(names), index, metadata)

@@ -17,5 +17,5 @@ def default_refs() -> tuple[str, ...]:
         return tuple(weights) if len(weights) == 1 else (".",)
     listed = project.in_folder(here)
     if listed is not None and listed.drafters:
-        return tuple(entry.reference or str(here) for entry in listed.drafters)
+        return tuple(entry.path or "." for entry in listed.drafters)
     return tuple(name for name in registry.names() if registry.load(name).role == "drafter")

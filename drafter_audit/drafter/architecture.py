@@ -12,6 +12,7 @@ from typing import Any
 
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.rope import Rope, read_rope
 
 Shape = Mapping[str, int | None]
@@ -38,9 +39,18 @@ _DECLARED_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """The same sizes twice, by name: `declared` in config.json, `measured` from the tensors; None, absent: not told."""
+
+    declared: Shape
+    measured: Shape
+
+
+@dataclass(frozen=True)
 class Architecture:
     """Sizes in elements; None where neither the tensors nor the config tell. Norm switches: None means undeclared
-    where the readers' defaults differ (speculators' `norm_before_residual`)."""
+    where the readers' defaults differ (speculators' `norm_before_residual`). `regular_layers`: layers beyond the first
+    read the hidden state alone (TensorRT-LLM's `next_layer_regular`)."""
 
     hidden_size: int | None
     target_hidden_size: int | None
@@ -64,25 +74,43 @@ class Architecture:
     qk_nope_head_dim: int | None = None
     qk_rope_head_dim: int | None = None
     v_head_dim: int | None = None
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-6
+    sliding_window: int | None = None
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    fc_bias: bool = False
+    qk_norm: bool = False
+    tie_word_embeddings: bool = False
+    final_norm: bool = True
+    regular_layers: bool = True
+
+    @property
+    def reduced_vocabulary(self) -> bool:
+        """Whether the draft vocabulary lacks tokens of the target's; one padded beyond it maps identically."""
+        return bool(self.vocab_size and self.draft_vocab_size and self.draft_vocab_size < self.vocab_size)
 
     def to_dict(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"rope": self.rope.to_dict()}
 
 
-def read_architecture(clues: Clues, *, dialect: str, kind: str, target_hidden: int | None) -> Architecture:
-    """The drafter's shape. `target_hidden` is the target's hidden size where it is known."""
+def read_architecture(
+    clues: Clues, sizes: Sizes, *, dialect: str, kind: Kind, target_hidden: int | None
+) -> Architecture:
+    """The drafter's shape: what the tensors prove, else what config.json declares, else what every reader assumes.
+
+    `target_hidden` is the target's hidden size where it is known.
+    """
+    shape = {name: sizes.measured.get(name) or value for name, value in sizes.declared.items()}
+    assumed = _assumed(shape, kind=kind, target_hidden=target_hidden)
+    rest: dict[str, Any] = {**shape, **assumed, **_norms(clues.config, dialect), **_switches(clues)}
+    return Architecture(rope=read_rope(clues.config), dtype=_dtype(clues), **rest)
+
+
+def read_sizes(clues: Clues, *, kind: Kind, target_hidden: int | None, slots: int | None) -> Sizes:
+    """What config.json declares beside what the tensors prove; `slots` is the number of declared layer ids."""
     declared = declared_shape(clues.config)
-    measured = measured_shape(clues, declared, kind=kind, target_hidden=target_hidden)
-    shape = {name: measured.get(name) or value for name, value in declared.items()}
-    sizes: dict[str, Any] = {**shape}
-    latent = kind == "eagle3_mla" or shape["kv_lora_rank"] is not None
-    sizes |= _defaults(shape, latent=latent, target_hidden=target_hidden, kind=kind)
-    return Architecture(
-        rope=read_rope(clues.config),
-        dtype=_dtype(clues),
-        **_norms(clues.config, dialect),
-        **sizes,
-    )
+    return Sizes(declared, measured_shape(clues, declared, kind=kind, target_hidden=target_hidden, slots=slots))
 
 
 def declared_shape(config: ConfigView) -> dict[str, int | None]:
@@ -94,7 +122,9 @@ def _first(config: ConfigView, keys: tuple[str, ...]) -> int | None:
     return next((value for key in keys if (value := config.integer(key)) is not None), None)
 
 
-def measured_shape(clues: Clues, declared: Shape, *, kind: str, target_hidden: int | None) -> dict[str, int | None]:
+def measured_shape(
+    clues: Clues, declared: Shape, *, kind: Kind, target_hidden: int | None, slots: int | None
+) -> dict[str, int | None]:
     """Every size that the tensors' shapes prove; empty where no weights were read.
 
     A projection's rows tell heads x head_dim only: a stored q_norm settles it, else the declared head count is
@@ -102,11 +132,11 @@ def measured_shape(clues: Clues, declared: Shape, *, kind: str, target_hidden: i
     """
     if not clues.has_weights:
         return {}
-    if kind in {"lm", "mtp", "medusa", "dflash", "dspark", "unknown"}:
+    if not kind.traits.eagle:
         return {"num_layers": len(clues.layers) or None, "vocab_size": clues.dim("embed_tokens.weight", 0)}
     hidden = clues.dim("layers.0.self_attn.o_proj.weight", 0) or clues.dim("norm.weight", 0, rank=1)
     fc_in = clues.dim("fc.weight", 1)
-    wide = _target_width(clues, declared, hidden, target_hidden)
+    wide = _target_width(clues, declared, hidden, target_hidden, slots) if kind.traits.fuses else None
     return {
         "hidden_size": hidden,
         "intermediate_size": clues.dim("layers.0.mlp.gate_proj.weight", 0)
@@ -114,7 +144,7 @@ def measured_shape(clues: Clues, declared: Shape, *, kind: str, target_hidden: i
         "num_layers": len(clues.layers) or None,
         "vocab_size": clues.dim("embed_tokens.weight", 0) or clues.dim("t2d", 0, rank=1),
         "draft_vocab_size": clues.dim("lm_head.weight", 0) or clues.dim("d2t", 0, rank=1),
-        "num_aux_hidden_states": fc_in // wide if kind != "eagle1" and fc_in and wide and fc_in % wide == 0 else None,
+        "num_aux_hidden_states": fc_in // wide if fc_in and wide and fc_in % wide == 0 else None,
         "target_hidden_size": wide,
         "kv_lora_rank": clues.dim("layers.0.self_attn.kv_b_proj.weight", 1),
         "q_lora_rank": clues.dim("layers.0.self_attn.q_b_proj.weight", 1),
@@ -122,9 +152,20 @@ def measured_shape(clues: Clues, declared: Shape, *, kind: str, target_hidden: i
     }
 
 
-def _target_width(clues: Clues, declared: Shape, hidden: int | None, target_hidden: int | None) -> int | None:
-    """Width of one aux state: per-state norms prove it, else the config, the target, or the drafter's own width."""
-    return clues.dim("fc_norm.0.weight", 0, rank=1) or declared["target_hidden_size"] or target_hidden or hidden
+def _target_width(
+    clues: Clues, declared: Shape, hidden: int | None, target_hidden: int | None, slots: int | None
+) -> int | None:
+    """Width of one aux state: per-state norms prove it, else the config or the target tells it.
+
+    Else it is the drafter's own width, as usual; where that does not divide what fc reads, fc over the declared ids is.
+    """
+    told = clues.dim("fc_norm.0.weight", 0, rank=1) or declared["target_hidden_size"] or target_hidden
+    if told:
+        return told
+    fc_in = clues.dim("fc.weight", 1)
+    if fc_in and slots and fc_in % slots == 0 and hidden and fc_in % hidden:
+        return fc_in // slots
+    return hidden
 
 
 def _measured_heads(clues: Clues, declared: Shape) -> dict[str, int | None]:
@@ -140,20 +181,19 @@ def _measured_heads(clues: Clues, declared: Shape) -> dict[str, int | None]:
     return {"head_dim": head_dim, "num_attention_heads": q_rows // head_dim, "num_key_value_heads": k_rows // head_dim}
 
 
-def _defaults(shape: Shape, *, latent: bool, target_hidden: int | None, kind: str) -> dict[str, int | None]:
+def _assumed(shape: Shape, *, kind: Kind, target_hidden: int | None) -> dict[str, int | None]:
     """What every reader assumes where a key is absent (transformers LlamaConfig; SGLang and vLLM for the rest)."""
     heads, hidden = shape["num_attention_heads"], shape["hidden_size"]
     head_dim = shape["head_dim"] or (hidden // heads if hidden and heads else None)
-    if latent and shape["qk_nope_head_dim"] and shape["qk_rope_head_dim"]:
+    if shape["kv_lora_rank"] and shape["qk_nope_head_dim"] and shape["qk_rope_head_dim"]:
         head_dim = shape["qk_nope_head_dim"] + shape["qk_rope_head_dim"]
-    drafter = kind != "lm"
-    fused = kind in {"eagle3", "eagle3_mla", "peagle"}
+    drafter = kind.traits.is_drafter
     return {
         "head_dim": head_dim,
         "num_key_value_heads": shape["num_key_value_heads"] or heads,
         "draft_vocab_size": (shape["draft_vocab_size"] or shape["vocab_size"]) if drafter else None,
         "target_hidden_size": (shape["target_hidden_size"] or target_hidden or hidden) if drafter else None,
-        "num_aux_hidden_states": shape["num_aux_hidden_states"] if fused else None,
+        "num_aux_hidden_states": shape["num_aux_hidden_states"] if kind.traits.fuses else None,
     }
 
 
@@ -167,6 +207,27 @@ def _norms(config: ConfigView, dialect: str) -> dict[str, Any]:
         "norm_before_fc": bool(config.boolean("norm_before_fc") if before_fc is None else before_fc),
         "fc_norm": bool(config.boolean("fc_norm") or config.boolean("use_aux_norm")),
         "norm_output": bool(config.boolean("norm_output") or config.eagle.boolean("return_hidden_post_norm")),
+    }
+
+
+def _switches(clues: Clues) -> dict[str, Any]:
+    """What else makes a network: stored biases and norms prove themselves, config.json tells the rest."""
+    config, weights = clues.config, clues.has_weights
+    bias, attention_bias, mlp_bias = (config.boolean(key) for key in ("bias", "attention_bias", "mlp_bias"))
+    # Qwen3's attention has norms on queries and keys: the only drafters with them are speculators' of that type.
+    qwen3 = config.text("model_type") == "qwen3"
+    window = config.integer("sliding_window") if config.boolean("use_sliding_window") is not False else None
+    return {
+        "hidden_act": config.text("hidden_act") or "silu",
+        "rms_norm_eps": config.number("rms_norm_eps") or 1e-6,
+        "sliding_window": window,
+        "attention_bias": clues.stored("self_attn.q_proj.bias") if weights else bool(attention_bias),
+        "mlp_bias": clues.stored("mlp.gate_proj.bias", "mlp.down_proj.bias") if weights else bool(mlp_bias),
+        "fc_bias": "fc.bias" in clues.tensors if weights else bool(bias),
+        "qk_norm": clues.stored("self_attn.q_norm.") if weights else qwen3,
+        "tie_word_embeddings": bool(config.boolean("tie_word_embeddings")),
+        "final_norm": config.eagle.boolean("use_last_layernorm") is not False,
+        "regular_layers": config.eagle.boolean("next_layer_regular") is not False,
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import LIST_ORDER
+from drafter_audit.drafter.kinds import TRAITS
 
 Reading = Literal["output_of_layer", "boundary", "default"]
 Confidence = Literal["high", "medium", "low"]
@@ -24,8 +25,6 @@ _LONG_NAME = "eagle_aux_hidden_state_layer_ids"
 _SHIFT = {"output_of_layer": 1, "boundary": 0}
 _OTHER: dict[str, Reading] = {"output_of_layer": "boundary", "boundary": "output_of_layer"}
 
-_WITHOUT_AUX = frozenset({"eagle1", "eagle3_noaux", "medusa", "mtp", "lm"})
-_WITHOUT_DEFAULT = frozenset({"dflash", "dspark", "unknown"})
 _DEFAULT_MINIMUM_LAYERS = 7  # of the target; below, the three default boundaries collide or leave the stack
 
 
@@ -80,7 +79,7 @@ def read_aux_layers(
     config: ConfigView, *, kind: str, dialect: str, num_layers: int | None, slots: int | None
 ) -> AuxLayers:
     """The aux states of a drafter on a target of `num_layers` layers (None: unknown); `slots` is what fc takes."""
-    if kind in _WITHOUT_AUX:
+    if not TRAITS[kind].reads_aux:
         return AuxLayers(None, None, "default", None, "high", "this kind reads no aux states")
     found = _declared(config, dialect)
     if not found:
@@ -89,6 +88,12 @@ def read_aux_layers(
     aux = _interpret(first, num_layers)
     aux = _in_slot_order(aux, dialect)
     return replace(aux, others=tuple((other.key, other.ids) for other in rest if other.ids != first.ids))
+
+
+def declared_slots(config: ConfigView, dialect: str) -> int | None:
+    """How many target states the declared ids name, None where none are declared."""
+    found = _declared(config, dialect)
+    return len(found[0].ids) if found else None
 
 
 def default_boundaries(num_layers: int) -> Ids:
@@ -205,7 +210,7 @@ def _in_slot_order(aux: AuxLayers, dialect: str) -> AuxLayers:
 
 
 def _defaulted(layers: int | None, slots: int | None, kind: str) -> AuxLayers:
-    if kind in _WITHOUT_DEFAULT:
+    if not TRAITS[kind].defaults:
         return AuxLayers(None, None, "default", None, "low", "no ids declared, and this kind has no common default")
     if layers is None:
         return AuxLayers(None, None, "default", None, "low", "no ids declared, and the target's layer count is unknown")

@@ -52,7 +52,8 @@ def _is_angelslim(clues: Clues) -> bool:
 
 def _is_nemo(clues: Clues) -> bool:
     keyed = any(key in clues.config.raw for key in ("down_sample_ratio", "num_depths"))
-    return keyed or _stored_as(clues, "model.fc.", "model.layers.0.hidden_norm.")
+    prefixed = _stored_as(clues, "model.fc.", "model.layers.0.hidden_norm.")
+    return keyed or (prefixed and not _stored_as(clues, "fc.", "layers.", "midlayer."))
 
 
 def _is_eagle(clues: Clues) -> bool:
@@ -64,9 +65,11 @@ def _is_eagle(clues: Clues) -> bool:
 
 
 def _is_specforge(clues: Clues) -> bool:
+    if clues.config.architecture_contains("PEagleDraftModel"):
+        return True
     if clues.has_weights:
         return _stored_as(clues, "midlayer.")
-    return clues.config.architecture_contains("LlamaForCausalLMEagle3", "PEagleDraftModel")
+    return clues.config.architecture_contains("LlamaForCausalLMEagle3")
 
 
 def _stored_as(clues: Clues, *prefixes: str) -> bool:

@@ -7,9 +7,38 @@ from dataclasses import dataclass
 
 from drafter_audit.drafter.clues import Clues
 
-KINDS = (
-    "eagle3", "eagle3_mla", "eagle3_noaux", "eagle1", "peagle", "dflash", "dspark", "mtp", "medusa", "lm", "unknown",
-)  # fmt: skip
+
+@dataclass(frozen=True)
+class Traits:
+    """What a kind implies for the rest of the audit.
+
+    `is_drafter`: it proposes tokens for a target. `eagle`: its tensors are those of an EAGLE drafter (expected.py lists
+    them, roles.py knows no others). `fuses`: fc fuses several target states. `reads_aux`: it reads such states at all.
+    `defaults`: engines take [2, L//2, L-3] where no ids are declared.
+    """
+
+    is_drafter: bool = True
+    eagle: bool = False
+    fuses: bool = False
+    reads_aux: bool = False
+    defaults: bool = False
+
+
+_EAGLE3 = Traits(eagle=True, fuses=True, reads_aux=True, defaults=True)
+TRAITS = {
+    "eagle3": _EAGLE3,
+    "eagle3_mla": _EAGLE3,
+    "eagle3_noaux": Traits(eagle=True),
+    "eagle1": Traits(eagle=True),
+    "peagle": _EAGLE3,
+    "dflash": Traits(reads_aux=True),
+    "dspark": Traits(reads_aux=True),
+    "mtp": Traits(),
+    "medusa": Traits(),
+    "lm": Traits(is_drafter=False),
+    "unknown": Traits(is_drafter=False, reads_aux=True),
+}
+KINDS = tuple(TRAITS)
 
 
 @dataclass(frozen=True)
@@ -18,6 +47,10 @@ class Kind:
 
     name: str
     reason: str
+
+    @property
+    def traits(self) -> Traits:
+        return TRAITS[self.name]
 
 
 def detect_kind(clues: Clues) -> Kind:
@@ -79,7 +112,8 @@ def _reads_two_inputs(clues: Clues) -> bool:
     return hidden is not None and clues.first_layer_input == 2 * hidden
 
 
-def _declares_eagle3(clues: Clues) -> bool:
+def declares_eagle3(clues: Clues) -> bool:
+    """Whether config.json alone speaks of an EAGLE-3 drafter."""
     config = clues.config
     return (
         _speculators("eagle3")(clues)
@@ -91,7 +125,7 @@ def _declares_eagle3(clues: Clues) -> bool:
 
 def _is_any_eagle3(clues: Clues) -> bool:
     if not clues.has_weights:
-        return _declares_eagle3(clues)
+        return declares_eagle3(clues)
     without_aux = clues.config.eagle.boolean("use_aux_hidden_state") is False
     return _reads_two_inputs(clues) or (without_aux and "fc.weight" not in clues.tensors and len(clues.layers) == 1)
 

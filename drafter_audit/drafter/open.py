@@ -8,9 +8,9 @@ from typing import Any
 
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.load import load_table
-from drafter_audit.drafter.architecture import read_architecture
+from drafter_audit.drafter.architecture import read_architecture, read_sizes
 from drafter_audit.drafter.background import Background, gather
-from drafter_audit.drafter.boundaries import read_aux_layers
+from drafter_audit.drafter.boundaries import declared_slots, read_aux_layers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import detect_dialect
@@ -50,7 +50,9 @@ def _target(source: Source, background: Background, named: str | None) -> Target
 
 def _describe(source: Source, clues: Clues, background: Background, target: Target) -> DrafterSpec:
     kind, dialect = detect_kind(clues), detect_dialect(clues)
-    arch = read_architecture(clues, dialect=dialect.name, kind=kind.name, target_hidden=target.hidden_size)
+    slots = declared_slots(clues.config, dialect.name)
+    sizes = read_sizes(clues, kind=kind, target_hidden=target.hidden_size, slots=slots)
+    arch = read_architecture(clues, sizes, dialect=dialect.name, kind=kind, target_hidden=target.hidden_size)
     aux = read_aux_layers(
         clues.config,
         kind=kind.name,
@@ -58,8 +60,8 @@ def _describe(source: Source, clues: Clues, background: Background, target: Targ
         num_layers=target.num_layers,
         slots=arch.num_aux_hidden_states,
     )
-    if arch.num_aux_hidden_states is None and aux.declared is not None:
-        arch = replace(arch, num_aux_hidden_states=len(aux.declared))
+    if arch.num_aux_hidden_states is None and slots is not None:
+        arch = replace(arch, num_aux_hidden_states=slots)
     return DrafterSpec(
         ref=source.ref,
         source=source.kind,
@@ -69,9 +71,10 @@ def _describe(source: Source, clues: Clues, background: Background, target: Targ
         clues=clues,
         kind=kind,
         dialect=dialect,
+        sizes=sizes,
         architecture=arch,
         aux_layers=aux,
-        tensors=assign_roles(clues, arch, kind=kind.name, dialect=dialect.name),
+        tensors=assign_roles(clues, arch, kind=kind, dialect=dialect.name),
         target=target,
         training=background.training,
         accept_len=background.accept_len,

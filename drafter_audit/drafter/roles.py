@@ -17,7 +17,8 @@ from typing import Any, Literal
 from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.architecture import Architecture
 from drafter_audit.drafter.clues import Clues
-from drafter_audit.drafter.expected import expected_tensors
+from drafter_audit.drafter.expected import expected_tensors, stand_ins
+from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.names import canonical
 
 Role = Literal["trainable", "frozen", "buffer", "unknown", "borrowed", "missing"]
@@ -34,13 +35,13 @@ _EMBEDDING = re.compile(r"^(embed_tokens|tok_embeddings)\.")
 _HEAD = re.compile(r"^lm_head\.")
 _LEFTOVER = re.compile(r"^(verifier_lm_head|verifier_norm|target_lm_head|.+\.lm_head|.+_lm_head)\.")
 LEFTOVER = "leftover"  # of training: a second head or norm that only the trainer used
+SECOND_COPY = "the same tensor is stored under another prefix too"
 UNKNOWN_PART = "no known part of an EAGLE drafter"
-_EAGLE_KINDS = frozenset({"eagle3", "eagle3_mla", "eagle3_noaux", "eagle1", "peagle"})
 _BODY = re.compile(
     r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias|weight_packed|qweight)$"
     r"|^mask_hidden$|^layers\.\d+\."
 )
-_TRAINS_EMBEDDING = frozenset({"peagle"})
+_KEEPS_EMBEDDING = frozenset({"peagle", "eagle1"})  # P-EAGLE trains it; EAGLE-1 files hold it
 _FREEZES_EMBEDDING = frozenset({"specforge", "speculators", "modelopt", "eagle", "angelslim", "torchspec", "nemo"})
 _TRAINS_HEAD = frozenset({"specforge", "eagle", "angelslim", "torchspec", "nemo"})
 
@@ -77,37 +78,37 @@ class TensorRole:
         }
 
 
-def assign_roles(clues: Clues, arch: Architecture, *, kind: str, dialect: str) -> tuple[TensorRole, ...]:
+def assign_roles(clues: Clues, arch: Architecture, *, kind: Kind, dialect: str) -> tuple[TensorRole, ...]:
     """A role for each stored tensor, then one for each tensor that the kind needs and the file lacks."""
-    rule = _Rule(kind, dialect, arch, embed_requires_grad=clues.config.boolean("embed_requires_grad"),
-                 has_lm_head=clues.config.eagle.boolean("has_lm_head"))  # fmt: skip
+    own_head = clues.config.eagle.boolean("has_lm_head")
+    rule = _Rule(kind, dialect, arch, clues.config.boolean("embed_requires_grad"), own_head)
     if clues.table is None:
-        return tuple(_from_config(clues, arch, rule))
-    stored = [_stored(tensor, rule) for tensor in clues.table]
+        return tuple(_from_config(arch, rule))
+    stored = [_stored(tensor, clues, rule) for tensor in clues.table]
     return (*stored, *_absent(clues, arch, rule))
 
 
-def _stored(tensor: TensorInfo, rule: _Rule) -> TensorRole:
-    role, reason = rule.of(canonical(tensor.name), tensor.shape)
+def _stored(tensor: TensorInfo, clues: Clues, rule: _Rule) -> TensorRole:
+    name = canonical(tensor.name)
+    role, reason = rule.of(name, tensor.shape)
+    if rule.kind.traits.eagle and clues.tensors[name] is not tensor:
+        role, reason = ("frozen", LEFTOVER) if _HEAD.match(name) else ("unknown", SECOND_COPY)
     return TensorRole(tensor.name, tensor.shape, tensor.dtype, tensor.elements, tensor.nbytes, role, reason)
 
 
 def _absent(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
-    without_norm = clues.config.eagle.boolean("use_last_layernorm") is False  # ModelOpt's switch
-    for name, shape in expected_tensors(arch, rule.kind).items():
-        if name == "norm.weight" and without_norm:
-            continue
-        # A packed weight is stored under other names (weight_packed, qweight).
+    for name, shape in expected_tensors(arch, rule.kind.name).items():
+        # A packed weight is stored under other names (weight_packed, qweight), a fused one under another.
         packed = any(stored.startswith(name.removesuffix("weight")) for stored in clues.tensors)
-        if name not in clues.tensors and not packed:
+        if name not in clues.tensors and not packed and not clues.tensors.keys() & set(stand_ins(name)):
             role, reason = rule.of_absent(name)
             yield TensorRole(name, shape, None, prod(shape), 0, role, reason)
 
 
-def _from_config(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
+def _from_config(arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
     """Roles of the tensors that config.json implies, where no weights were read."""
-    for name, shape in expected_tensors(arch, rule.kind).items():
-        if _EMBEDDING.match(name) and rule.leaves_embedding_out:
+    for name, shape in expected_tensors(arch, rule.kind.name).items():
+        if rule.leaves_out(name):
             yield TensorRole(name, shape, None, prod(shape), 0, "borrowed", "taken from the target at load")
             continue
         role, reason = rule.of(name, shape)
@@ -118,17 +119,20 @@ def _from_config(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[Tens
 class _Rule:
     """One dialect's training rule, for one checkpoint."""
 
-    kind: str
+    kind: Kind
     dialect: str
     arch: Architecture
     embed_requires_grad: bool | None
     has_lm_head: bool | None
 
-    @property
-    def leaves_embedding_out(self) -> bool:
-        """Whether this dialect's usual export has no embedding (SpecForge's to_sglang, ModelOpt, EAGLE)."""
+    def leaves_out(self, name: str) -> bool:
+        """Whether this kind has no such tensor of its own, or this dialect's usual export (SpecForge's to_sglang,
+        ModelOpt, EAGLE) leaves it out."""
+        if _HEAD.match(name):
+            return self.kind.name == "eagle1"
         same_width = self.arch.target_hidden_size == self.arch.hidden_size
-        return self.dialect in {"specforge", "modelopt", "eagle"} and self.kind != "peagle" and same_width
+        exporter = self.dialect in {"specforge", "modelopt", "eagle"} and self.kind.name not in _KEEPS_EMBEDDING
+        return bool(_EMBEDDING.match(name)) and exporter and same_width
 
     def of(self, name: str, shape: tuple[int, ...]) -> tuple[Role, str]:
         if name in _BUFFERS:
@@ -137,7 +141,7 @@ class _Rule:
             return "buffer", "rotary table"
         if _QUANT_BUFFER.search(name):
             return "buffer", "quantisation scale, zero point or index"
-        if self.kind in {"lm", "unknown"}:
+        if not self.kind.traits.is_drafter:
             return "unknown", "not known to be a drafter: no training rule applies"
         if _LEFTOVER.match(name):
             return "frozen", LEFTOVER
@@ -145,7 +149,7 @@ class _Rule:
             return self._embedding()
         if _HEAD.match(name):
             return self._head(shape)
-        if self.kind in _EAGLE_KINDS and not _BODY.match(name):
+        if self.kind.traits.eagle and not _BODY.match(name):
             return "unknown", UNKNOWN_PART
         return "trainable", "part of the drafter's body"
 
@@ -153,7 +157,7 @@ class _Rule:
         if self.embed_requires_grad is not None:
             role: Role = "trainable" if self.embed_requires_grad else "frozen"
             return role, f"config.json: embed_requires_grad is {str(self.embed_requires_grad).lower()}"
-        if self.kind in _TRAINS_EMBEDDING:
+        if self.kind.name == "peagle":
             return "trainable", "P-EAGLE trains the embedding"
         if self.dialect in _FREEZES_EMBEDDING:
             return "frozen", f"{self.dialect} freezes the embedding, a copy of the target's"
@@ -181,7 +185,7 @@ class _Rule:
                 return "missing", "the target's embedding has another width, so it cannot be borrowed"
             return "borrowed", "not stored: the engine takes the target's embedding at load"
         if _HEAD.match(name):
-            if self.arch.draft_vocab_size == self.arch.vocab_size:
-                return "borrowed", "not stored: the target's head serves, the vocabularies are equal"
+            if self.kind.name == "eagle1" or not self.arch.reduced_vocabulary:
+                return "borrowed", "not stored: the target's head serves, the draft vocabulary is not reduced"
             return "missing", "the target's head cannot serve a reduced draft vocabulary"
         return "missing", "not in the file, and nothing can stand in for it"

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from drafter_audit.checkpoint.table import TensorTable
-from drafter_audit.drafter.architecture import Architecture
+from drafter_audit.drafter.architecture import Architecture, Sizes
 from drafter_audit.drafter.boundaries import AuxLayers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
@@ -66,6 +66,7 @@ class DrafterSpec:
     """A drafter, or any checkpoint: where it comes from, what it is, and what is said of it.
 
     `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit.
+    `sizes` are what config and tensors say apart, `architecture` what is believed.
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     """
 
@@ -77,6 +78,7 @@ class DrafterSpec:
     clues: Clues
     kind: Kind
     dialect: Dialect
+    sizes: Sizes
     architecture: Architecture
     aux_layers: AuxLayers
     tensors: tuple[TensorRole, ...]
@@ -93,7 +95,7 @@ class DrafterSpec:
 
     @property
     def is_drafter(self) -> bool:
-        return self.kind.name not in {"lm", "unknown"}
+        return self.kind.traits.is_drafter
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -102,14 +104,15 @@ class DrafterSpec:
 
         embedding = [tensor.role for tensor in self.tensors if tensor.name.endswith("embed_tokens.weight")]
         stores_embedding = any(role in STORED_ROLES for role in embedding)
+        implied = config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding)
         return Parameters(
             trainable=total("trainable"),
             frozen=total("frozen"),
             unknown=total("unknown"),
             buffers=total("buffer"),
-            borrowed=total("borrowed") if embedding or not self.is_drafter else None,
+            borrowed=None if self.is_drafter and implied is None else total("borrowed"),
             missing=total("missing"),
-            config_implied=config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding),
+            config_implied=implied,
             counted_from="headers" if self.table is not None else "config" if self.tensors else "nothing",
         )
 

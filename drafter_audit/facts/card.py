@@ -30,7 +30,7 @@ _COUNT = re.compile(
     r"(?<![\w.,-])(\d{1,3}(?:,\d{3}){1,3}|\d{1,10}(?:\.\d{1,4})?) ?(thousand|million|billion|[kmb])?\b\+?"
     r"(?:[ -](?!(?:steps?|epochs?|tokens?|gpus?|nodes?|hours?|days?|on|with|per|in|from|and|of)\b)"
     r"[a-z][a-z-]{0,30}){0,4}?"
-    r"[ -](?:samples|examples|conversations)\b",
+    r"[ -](?:samples|examples|conversations|dialogues|dialogs|instances)\b",
     re.IGNORECASE,
 )
 _SCALE = {"": 1, "k": 10**3, "thousand": 10**3, "m": 10**6, "million": 10**6, "b": 10**9, "billion": 10**9}
@@ -38,7 +38,7 @@ _CUE = re.compile(
     r"\b(?:(train(?:ed|ing|s)?|fine-?tuned)|eval\w*|benchmark\w*|held-?out|validation|tested|judge|drawn|measured)\b",
     re.IGNORECASE,
 )
-_SHARE = re.compile(r"\b(?:each|every|per)\b", re.IGNORECASE)
+_SHARE = re.compile(r"(?<![\w-])(?:each|every|per)(?![\w-])", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 
 _LABELLED = re.compile(r"(?:training )?data(?: ?sets?)? ?(?:used)? ?: ?(\S.{0,119})", re.IGNORECASE)
@@ -139,8 +139,13 @@ def _claims(paragraph: Paragraph) -> Iterator[tuple[bool, int, bool, str]]:
         for match in _COUNT.finditer(sentence):
             cue = _cue(sentence, match.start(), match.end()) or _CUE.search(paragraph.heading)
             if cue is None or cue[1]:
-                share = _SHARE.search(sentence, max(0, match.start() - 40), match.end() + 12)
-                yield cue is not None, _number(match), share is not None, sentence
+                yield cue is not None, _number(match), _is_share(sentence, match), sentence
+
+
+def _is_share(sentence: str, count: re.Match[str]) -> bool:
+    """Whether a count is of each part; the word must stand near, and whole: "Open-PerfectBlend" holds a "Per"."""
+    near, whole = count.end() + 12, count.end() + 24
+    return any(share.start() < near for share in _SHARE.finditer(sentence, max(0, count.start() - 40), whole))
 
 
 def _cue(sentence: str, start: int, stop: int) -> re.Match[str] | None:

@@ -42,7 +42,7 @@ def _tensor_row(tensor: TensorRole) -> tuple[str, ...]:
         shape,
         tensor.dtype or NOTHING,
         count(tensor.logical),
-        size(tensor.nbytes),
+        size(tensor.nbytes) if tensor.nbytes else NOTHING,
         tensor.role,
         tensor.reason,
     )

@@ -15,15 +15,18 @@ _CONTENTS: tuple[Rule, ...] = (
     shapes.config_against_tensors,
     shapes.tensors_against_each_other,
     shapes.fc_width,
+    shapes.vocabularies,
     contents.without_weights,
     contents.unknown_tensors,
     contents.missing,
+    contents.second_copies,
     contents.leftovers,
     contents.packed,
 )
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,
     settings.norms,
+    settings.biases,
     settings.dtype,
     settings.rope,
     settings.target,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.names import canonical
-from drafter_audit.drafter.roles import LEFTOVER, UNKNOWN_PART
+from drafter_audit.drafter.roles import LEFTOVER, SECOND_COPY, UNKNOWN_PART
 from drafter_audit.drafter.spec import DrafterSpec
 
 
@@ -50,8 +50,7 @@ def missing(spec: DrafterSpec) -> Findings:
                 file=_weights(spec),
             )
     arch = spec.architecture
-    reduced = arch.vocab_size and arch.draft_vocab_size and arch.draft_vocab_size < arch.vocab_size
-    if reduced and spec.kind.name.startswith("eagle3") and "d2t" not in spec.clues.tensors:
+    if arch.reduced_vocabulary and spec.kind.traits.eagle and "d2t" not in spec.clues.tensors:
         yield Finding(
             "D2T-MISSING",
             "error",
@@ -59,6 +58,20 @@ def missing(spec: DrafterSpec) -> Findings:
             "engines read draft ids as target ids",
             key="d2t",
             file=_weights(spec),
+        )
+
+
+def second_copies(spec: DrafterSpec) -> Findings:
+    """One tensor under two prefixes: which of the two an engine takes is left to the order of the file."""
+    copies = [tensor for tensor in spec.tensors if tensor.reason == SECOND_COPY]
+    if copies:
+        yield Finding(
+            "TENSOR-TWICE",
+            "error",
+            f"{len(copies)} tensors are stored a second time under another prefix, such as {copies[0].name}",
+            "which one an engine loads is left to chance, and counts hold both",
+            key=copies[0].name,
+            file=_file_of(spec, copies[0].name),
         )
 
 

@@ -53,7 +53,7 @@ def layer_ids(spec: DrafterSpec) -> Findings:
 
 
 def _ids_missing(spec: DrafterSpec) -> Findings:
-    if spec.kind.name not in {"eagle3", "eagle3_mla", "peagle"}:
+    if not spec.kind.traits.defaults:
         return
     slots = spec.architecture.num_aux_hidden_states
     taken = "guess" if spec.aux_layers.boundaries is None else f"take boundaries {list(spec.aux_layers.boundaries)}"

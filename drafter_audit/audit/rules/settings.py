@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.architecture import DTYPE_NAMES, declared_dtype
+from drafter_audit.drafter.kinds import declares_eagle3
 from drafter_audit.drafter.spec import DrafterSpec
 
 
@@ -14,6 +15,14 @@ def kind(spec: DrafterSpec) -> Findings:
             "warning",
             f"this is no kind of drafter known here: {spec.kind.reason}",
             "tensors are counted, their roles are not known",
+        )
+    elif spec.kind.name == "lm" and declares_eagle3(spec.clues):
+        yield Finding(
+            "NOT-A-DRAFTER",
+            "error",
+            "config.json declares an EAGLE-3 drafter, the tensors are those of a plain language model",
+            "an engine that takes it for a drafter stops deep inside, or accepts nothing",
+            evidence={"architectures": list(spec.config.architectures), "layers": len(spec.clues.layers)},
         )
     elif spec.is_drafter and spec.dialect.name == "unknown":
         yield Finding(
@@ -53,6 +62,25 @@ def norms(spec: DrafterSpec) -> Findings:
         )
 
 
+def biases(spec: DrafterSpec) -> Findings:
+    """config.json against the tensors: SGLang drops stored biases, vLLM builds declared ones."""
+    if not spec.clues.has_weights or not spec.kind.traits.eagle:
+        return
+    for key in ("attention_bias", "mlp_bias"):
+        declared, stored = spec.config.boolean(key), getattr(spec.architecture, key)
+        if declared is not None and declared != stored:
+            what = f"{key} is on, no such bias is stored" if declared else f"{key} is off, biases are stored"
+            yield Finding(
+                "BIAS-FLAG",
+                "error",
+                what,
+                "engines leave biases out, or add ones that were never loaded, silently",
+                key=key,
+                evidence={"declared": declared, "stored": stored},
+                fix_set={key: stored},
+            )
+
+
 def dtype(spec: DrafterSpec) -> Findings:
     said, stored = declared_dtype(spec.config), spec.architecture.dtype
     if spec.clues.has_weights and spec.is_drafter and said and stored in DTYPE_NAMES.values() and said != stored:
@@ -78,7 +106,7 @@ def rope(spec: DrafterSpec) -> Findings:
             key="rope_parameters",
             evidence=rope.to_dict(),
         )
-    elif not rope.theta_declared and spec.kind.name.startswith("eagle"):
+    elif not rope.theta_declared and spec.kind.traits.eagle:
         yield Finding(
             "ROPE-DEFAULT",
             "info",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.drafter.architecture import declared_shape, measured_shape
 from drafter_audit.drafter.expected import expected_tensors
 from drafter_audit.drafter.spec import DrafterSpec
 
@@ -23,22 +22,61 @@ _SHAPE_KEYS = {
 
 def config_against_tensors(spec: DrafterSpec) -> Findings:
     """config.json against the tensors."""
-    declared = declared_shape(spec.config)
-    # The width of an aux state is not measured here: fc alone does not prove it (see fc_width).
-    measured = measured_shape(spec.clues, declared, kind=spec.kind.name, target_hidden=spec.target.hidden_size)
-    if declared["head_dim"] is None and declared["hidden_size"] and declared["num_attention_heads"]:
-        declared["head_dim"] = declared["hidden_size"] // declared["num_attention_heads"]
+    if not spec.is_drafter:
+        return
     for name, (key, consequence) in _SHAPE_KEYS.items():
-        said, stored = declared[name], measured.get(name)
-        if said is not None and stored is not None and said != stored and spec.is_drafter:
+        said, stored = spec.sizes.declared[name], spec.sizes.measured.get(name)
+        if said is not None and stored is not None and said != stored:
+            yield _mismatch(f"{key} is {said}", key, {"declared": said, "stored": stored}, consequence)
+    yield from _derived_head_dim(spec)
+
+
+def _derived_head_dim(spec: DrafterSpec) -> Findings:
+    """Readers derive an undeclared head_dim as hidden / heads."""
+    declared, stored = spec.sizes.declared, spec.sizes.measured.get("head_dim")
+    hidden, heads = declared["hidden_size"], declared["num_attention_heads"]
+    if declared["head_dim"] is None and stored and hidden and heads and hidden // heads != stored:
+        derived = hidden // heads
+        what = f"head_dim is not declared and derives to {derived} from hidden_size and heads"
+        consequence = _SHAPE_KEYS["head_dim"][1]
+        yield _mismatch(what, "head_dim", {"declared": None, "derived": derived, "stored": stored}, consequence)
+
+
+def _mismatch(said: str, key: str, evidence: dict[str, int | None], consequence: str) -> Finding:
+    stored = evidence["stored"]
+    return Finding(
+        "SHAPE-MISMATCH",
+        "error",
+        f"{said}, the tensors say {stored}",
+        consequence,
+        key=key,
+        evidence=evidence,
+        fix_set={key: stored},
+    )
+
+
+# Two tensors that tell of one vocabulary: the engine that believes the one cannot use the other.
+_VOCABULARIES = (
+    ("D2T-LENGTH", "d2t", 1, "lm_head.weight", "draft tokens"),
+    ("T2D-LENGTH", "t2d", 1, "embed_tokens.weight", "target tokens"),
+)
+
+
+def vocabularies(spec: DrafterSpec) -> Findings:
+    """The vocabulary map against head and embedding."""
+    clues, arch = spec.clues, spec.architecture
+    for code, name, rank, other, what in _VOCABULARIES:
+        length, rows = clues.dim(name, 0, rank=rank), clues.dim(other, 0)
+        wanted = rows or (arch.draft_vocab_size if name == "d2t" else arch.vocab_size)
+        if length is not None and wanted is not None and length != wanted:
             yield Finding(
-                "SHAPE-MISMATCH",
+                code,
                 "error",
-                f"{key} is {said}, the tensors say {stored}",
-                consequence,
-                key=key,
-                evidence={"declared": said, "stored": stored},
-                fix_set={key: stored},
+                f"{name} has {length} entries for {wanted} {what}",
+                "draft ids are mapped to the wrong tokens, or the map does not load",
+                key=name,
+                file=clues.tensors[name].file,
+                evidence={name: length, other: wanted},
             )
 
 
@@ -60,24 +98,25 @@ def tensors_against_each_other(spec: DrafterSpec) -> Findings:
 
 def fc_width(spec: DrafterSpec) -> Findings:
     width, state = spec.clues.dim("fc.weight", 1), spec.architecture.target_hidden_size
-    if width is None or not state or spec.kind.name == "eagle1":
+    if width is None or not state or not spec.kind.traits.fuses:
         return
-    ids = spec.aux_layers.declared
+    ids, told = spec.aux_layers.declared, spec.sizes.declared["target_hidden_size"] or spec.target.hidden_size
+    whose = "target's" if told else "drafter's own"
     if width % state:
         yield Finding(
             "FC-WIDTH",
             "error",
-            f"fc reads {width}, which is no multiple of the target's hidden size {state}",
+            f"fc reads {width}, which is no multiple of the {whose} hidden size {state}",
             "no whole number of target states fits",
             key="fc.weight",
-            evidence={"fc_in": width, "target_hidden_size": state},
+            evidence={"fc_in": width, "hidden_size": state, "whose": whose},
         )
     elif ids is not None and len(ids) * state != width:
         yield Finding(
             "IDS-COUNT",
             "error",
-            f"{len(ids)} layer ids are declared, fc reads {width // state} states of {state}",
+            f"{len(ids)} layer ids are declared, fc reads {width // state} states of {state}, the {whose} hidden size",
             "the concatenated states do not fit fc",
             key=spec.aux_layers.key,
-            evidence={"ids": list(ids), "fc_in": width, "target_hidden_size": state},
+            evidence={"ids": list(ids), "fc_in": width, "hidden_size": state, "whose": whose},
         )
