@@ -14,7 +14,7 @@ import pytest
 
 from drafter_audit.audit.params import count_params
 from drafter_audit.audit.rules import find
-from drafter_audit.checkpoint import pickle_machine, range_file, torch_zip
+from drafter_audit.checkpoint import pickle_machine, torch_zip
 from drafter_audit.checkpoint.header import Header
 from drafter_audit.checkpoint.load import checkpoint_files, load_table
 from drafter_audit.checkpoint.pickled import read_pickled
@@ -229,6 +229,22 @@ def test_a_remote_file_costs_its_head_and_its_tail(hub, eagle):
     assert hub.sent < 140_000
 
 
+def test_many_tensors_cost_no_request_each(hub, tmp_path):
+    tensors = {f"layers.{number}.weight": ("BF16", (2, 2)) for number in range(1000)}
+    path = write_torch_file(tmp_path / "pytorch_model.bin", tensors)
+    hub.add_repo("org/target", {"pytorch_model.bin": path})
+    remote = load_table(open_source("org/target"))
+    assert remote is not None
+    assert sum(request.range is not None for request in hub.requests) <= 4
+    data = path.read_bytes()
+    starts = [data.index(f"pytorch_model/data/{key}".encode()) for key in (0, 999)]
+    found = [remote[f"layers.{number}.weight"].start for number in (0, 999)]
+    # Each begins at the first multiple of 64 after its name and the head of the padding.
+    assert found == [
+        -(-(at + len(f"pytorch_model/data/{key}") + 4) // 64) * 64 for at, key in zip(starts, (0, 999), strict=True)
+    ]
+
+
 def test_remote_shards(hub):
     hub.add_repo("org/drafter", {path.name: path for path in DATA.glob("pytorch_model*")})
     table = load_table(open_source("org/drafter"))
@@ -363,7 +379,6 @@ def test_bounds(tmp_path, monkeypatch):
     for module, bound, least, said in (
         (pickle_machine, "MAX_OPCODES", 40, "more than 40 opcodes"),
         (torch_zip, "MAX_PICKLE_BYTES", 100, "more than 100"),
-        (torch_zip, "MAX_ENTRIES", 7, "8 entries, more than 7"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, bound, least)
@@ -443,12 +458,12 @@ def test_a_patched_archive_is_refused(tmp_path, mark, offset, value, said):
 
 def test_a_directory_that_claims_too_much_is_not_read(tmp_path):
     """The directory's size is the archive's own claim: a file of real size could back it."""
-    path = write_archive(tmp_path / "huge.bin", GOOD, {"0": 2 * range_file.MAX_READ_BYTES})
+    path = write_archive(tmp_path / "huge.bin", GOOD, {"0": 2 * torch_zip.MAX_DIRECTORY_BYTES})
     data = path.read_bytes()[-22:]
     with path.open("r+b") as file:
         file.seek(-22, 2)
         file.write(data[:12] + struct.pack("<II", path.stat().st_size - 22, 0) + data[20:])
-    refuse(path, f"at most {range_file.MAX_READ_BYTES} are read")
+    refuse(path, f"at most {torch_zip.MAX_DIRECTORY_BYTES} are read")
 
 
 @pytest.mark.parametrize("name", ["module.bin", "protocol4.bin"])

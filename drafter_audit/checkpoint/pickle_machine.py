@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from drafter_audit.checkpoint.torch_objects import Refused, call, find_global, set_attributes, storage_of
 
-MAX_OPCODES = 4_000_000
+MAX_OPCODES = 2_000_000
 """About 40 opcodes describe a tensor."""
 
 MAX_MEMO = 1_000_000

@@ -13,7 +13,7 @@ from drafter_audit.checkpoint.header import DTYPE_BITS, Header, HeaderEntry, wha
 from drafter_audit.checkpoint.pickle_machine import run
 from drafter_audit.checkpoint.range_file import BLOCK_BYTES, RangeFile
 from drafter_audit.checkpoint.torch_objects import Refused, Tensor
-from drafter_audit.checkpoint.torch_zip import TorchZip, open_torch_zip
+from drafter_audit.checkpoint.torch_zip import TorchZip, open_file, open_torch_zip
 from drafter_audit.errors import PickledError
 from drafter_audit.sources.base import Source
 
@@ -34,7 +34,7 @@ def read_pickled(source: Source, name: str) -> Header:
     are views with strides of their own, and what else the file holds. Raises PickledError for a pickle that asks for
     anything else than a state dict needs, for the formats before torch 1.6, for a damaged file; what the source raises.
     """
-    file = RangeFile(source, name)
+    file = open_file(source, name)
     _check_format(file)
     archive = open_torch_zip(file)
     try:

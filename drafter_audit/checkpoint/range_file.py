@@ -11,21 +11,19 @@ from drafter_audit.sources.base import Source
 BLOCK_BYTES = 65_536
 """The least that is fetched at once: the largest tail in which a zip archive may hide its end record."""
 
-MAX_READ_BYTES = 64 * 2**20
-"""The most that one read may ask for: whatever claims to be larger is no directory and no description of tensors."""
-
 _PIECES = 4  # kept in memory; reads wander between the head and the tail
 
 
 class RangeFile:
-    """Read-only. `name` is the file in `source`; its size in bytes must be listed.
+    """Read-only. `name` is the file in `source`; its size in bytes must be listed. `limit` is the most that one read
+    may ask for, in bytes: what stands in a file of its own sizes is only a claim.
 
-    Raises PickledError where it is not, where more than MAX_READ_BYTES is asked for, and where bytes are missing;
-    else what the source raises.
+    Raises PickledError where no size is listed, where more than `limit` is asked for, and where bytes are missing; else
+    what the source raises.
     """
 
-    def __init__(self, source: Source, name: str) -> None:
-        self.where = f"{source.name}/{name}"
+    def __init__(self, source: Source, name: str, *, limit: int) -> None:
+        self.where, self.limit = f"{source.name}/{name}", limit
         self._source, self._name, self._at = source, name, 0
         self._pieces: deque[tuple[int, bytes]] = deque(maxlen=_PIECES)
         size = source.files().get(name)
@@ -72,8 +70,8 @@ class RangeFile:
 
     def exactly(self, start: int, stop: int) -> bytes:
         """Bytes `[start, stop)`, which lie in the file, by one request and not kept."""
-        if stop - start > MAX_READ_BYTES + 2 * BLOCK_BYTES:
-            what = f"{stop - start} bytes stand where at most {MAX_READ_BYTES} are read"
+        if stop - start > self.limit + 2 * BLOCK_BYTES:  # whole blocks may be fetched around what is asked for
+            what = f"{stop - start} bytes stand where at most {self.limit} are read"
             raise PickledError(what, self.where, "check that it is the right file")
         data = self._source.read_range(self._name, start, stop)
         if len(data) < stop - start:

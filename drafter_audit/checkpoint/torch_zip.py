@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, NoReturn, cast
 
-from drafter_audit.checkpoint.range_file import BLOCK_BYTES, MAX_READ_BYTES, RangeFile
+from drafter_audit.checkpoint.range_file import BLOCK_BYTES, RangeFile
 from drafter_audit.errors import PickledError
+from drafter_audit.sources.base import Source
 from drafter_audit.sources.names import leaves_folder
 
-MAX_PICKLE_BYTES = MAX_READ_BYTES
-MAX_ENTRIES = 250_000
+MAX_DIRECTORY_BYTES = 8 * 2**20
+"""About 100,000 entries."""
+
+MAX_PICKLE_BYTES = 64 * 2**20
 
 _PICKLE = "data.pkl"
 _LOCAL_BYTES = 30  # a local header without its name and extra field
@@ -63,6 +66,7 @@ class TorchZip:
         entry = self.entries[name]
         if entry.file_size > limit:
             self._refuse(f"{name} has {entry.file_size} bytes, more than {limit}", "check that it is the right file")
+        self.file.limit = limit
         start = self._start(entry)
         data = self.file.part(start, start + entry.file_size)
         if entry.CRC not in (0, zlib.crc32(data)):  # torch writes 0 where it was told to leave checksums out
@@ -76,7 +80,7 @@ class TorchZip:
         the entry's header reaches. None where that gives no place.
         """
         after = bisect_right(self._offsets, entry.header_offset)
-        end = self._offsets[after] if after < len(self._offsets) else self.directory
+        end = min([self.directory, *self._offsets[after : after + 1]])
         least = entry.header_offset + _LOCAL_BYTES + len(entry.filename.encode())
         for descriptor in (16, 24) if entry.flag_bits & _HAS_DESCRIPTOR and entry.file_size else (0,):
             start = end - descriptor - entry.file_size
@@ -106,6 +110,11 @@ class TorchZip:
         raise PickledError(what, self.file.where, mend)
 
 
+def open_file(source: Source, name: str) -> RangeFile:
+    """The file `name`, of which no read takes more than a directory may. Raises what RangeFile raises."""
+    return RangeFile(source, name, limit=MAX_DIRECTORY_BYTES)
+
+
 def open_torch_zip(file: RangeFile) -> TorchZip:
     """The archive in `file`, which begins as one. Raises PickledError for one that torch.save cannot have written."""
     file.fetch(file.size - BLOCK_BYTES, file.size)
@@ -115,8 +124,6 @@ def open_torch_zip(file: RangeFile) -> TorchZip:
     except _DAMAGED as error:
         what = f"cut short or damaged: it begins as a zip archive and its directory cannot be read ({error})"
         raise PickledError(what, file.where, _REDOWNLOAD) from error
-    if len(infos) > MAX_ENTRIES:
-        raise PickledError(f"{len(infos)} entries, more than {MAX_ENTRIES}", file.where, "split it into shards")
     for entry in infos:
         _check_entry(entry, file.where)
     entries = {entry.filename: entry for entry in infos}
