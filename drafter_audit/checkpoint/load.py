@@ -5,48 +5,71 @@ Which files count, the first that fits:
 1. the one file that the reference named;
 2. the shards that a `*.safetensors.index.json` names, as vLLM and SGLang do, even beside a whole model.safetensors;
 3. model.safetensors;
-4. every other .safetensors file of the folder.
+4. every other .safetensors file of the folder;
+5. where it has none, the same of what torch.save wrote: the shards that a `*.bin.index.json` names,
+   pytorch_model.bin, every other pytorch_model-*.bin. No other pickle is guessed to hold weights.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
-from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
+from drafter_audit.checkpoint.shard_index import ShardIndex, find_faults, read_index
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.errors import CheckpointError, NotFoundError, ShardIndexError
 from drafter_audit.sources.base import Source
-from drafter_audit.sources.names import is_weight_name, leaves_folder
+from drafter_audit.sources.names import is_weight_name
 
 FIRST_READ_BYTES = 100_000
 """Holds the header of most files, so that one request per file does."""
 
-MAX_INDEX_BYTES = 100_000_000
-
-_WHOLE = "model.safetensors"
 _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
-_INDEX_SUFFIX = ".safetensors.index.json"
+_PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 _PARALLEL_READS = 8
+
+
+@dataclass(frozen=True)
+class _Family:
+    """File names of one format: of the whole checkpoint, and the pattern of what else may hold weights."""
+
+    suffix: str
+    whole: str
+    others: re.Pattern[str]
+
+
+_SAFETENSORS = _Family(_SUFFIX, "model.safetensors", re.compile(r".+\.safetensors"))
+_PICKLED = _Family(".bin", "pytorch_model.bin", re.compile(r"pytorch_model-.+\.bin"))
 
 
 def load_table(source: Source) -> TensorTable | None:
     """Every tensor in the source's weight files, from their headers; None where it has a config.json and no weights.
 
-    Raises HeaderError for a file that is no safetensors file, ShardIndexError for an index that does not fit its
-    files, CheckpointError for a folder that holds no readable weights; NetworkError, AccessError.
+    Raises HeaderError for a file that is no safetensors file, PickledError for one that torch.save did not write or
+    whose pickle is more than a state dict, ShardIndexError for an index that names absent files, CheckpointError for a
+    folder that holds no readable weights; NetworkError, AccessError.
     """
-    names, index = checkpoint_files(source)
+    names, index_name = checkpoint_files(source)
     if not names:
         return None
     headers = _read_headers(source, names)
     if not any(header.entries for header in headers.values()):
         raise CheckpointError("no tensors", f"{source.name}/{names[0]}", "save the checkpoint again")
-    tensors = _merge(source, headers, read_index(source, index) if index else {})
-    metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
-    return TensorTable(tuple(sorted(tensors, key=lambda tensor: tensor.name)), tuple(names), index, metadata)
+    index = read_index(source, index_name) if index_name else None
+    places = _places(headers)
+    tensors = tuple(sorted(_merge(source, headers, places, index), key=lambda tensor: tensor.name))
+    return TensorTable(
+        tensors,
+        tuple(names),
+        index_name,
+        metadata={key: value for header in headers.values() for key, value in header.metadata.items()},
+        index_faults=tuple(find_faults(index, places, tensors, _top_level(source))) if index else (),
+        notes=tuple(f"{file}: {note}" for file, header in headers.items() for note in header.notes),
+        ignored=_ignored(source, names),
+    )
 
 
 def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
@@ -56,15 +79,15 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
     """
     if source.weights_file is not None:
         return [_supported(source, source.weights_file)], None
-    index = _index_name(source)
-    if index is not None:
-        return _shards(source, index), index
-    found = [name for name in _top_level(source) if name.endswith(_SUFFIX)]
-    if _WHOLE in found:
-        return [_WHOLE], None
-    if not found:
-        _explain_absence(source)
-    return found, None
+    for family in (_SAFETENSORS, _PICKLED):
+        index = _index_name(source, family)
+        if index is not None:
+            return _shards(source, index, family), index
+        found = _of_family(source, family)
+        if found:
+            return found, None
+    _explain_absence(source)
+    return [], None
 
 
 def read_header(source: Source, name: str) -> Header:
@@ -81,64 +104,55 @@ def read_header(source: Source, name: str) -> Header:
     return parse_header(head, size, where)
 
 
-def read_index(source: Source, name: str) -> Mapping[str, str]:
-    """The `weight_map` of the shard index `name`: tensor name to file name.
-
-    Raises ShardIndexError where it is not JSON, has no weight_map, or names a file outside the folder.
-    """
-    where = f"{source.name}/{name}"
-    try:
-        index = json.loads(
-            source.read(name, limit=MAX_INDEX_BYTES),
-            object_pairs_hook=unique_object,
-            parse_constant=refuse_constant,
-        )
-    except (ValueError, RecursionError) as error:
-        raise ShardIndexError(f"not JSON ({error})", where, "save the checkpoint again") from error
-    weight_map = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise ShardIndexError("no weight_map of tensor names to files", where, "save the checkpoint again")
-    for file in sorted(set(weight_map.values())):
-        if leaves_folder(file):
-            raise ShardIndexError(f"names {file!r}, outside its folder", where, "do not trust this checkpoint")
-    return weight_map
-
-
 def _top_level(source: Source) -> list[str]:
     return sorted(name for name in source.files() if "/" not in name)
 
 
+def _of_family(source: Source, family: _Family) -> list[str]:
+    names = _top_level(source)
+    return [family.whole] if family.whole in names else [name for name in names if family.others.fullmatch(name)]
+
+
+def _ignored(source: Source, names: list[str]) -> tuple[str, ...]:
+    """Pickled weights beside the safetensors that are read; none are looked for where one file was named."""
+    if source.weights_file is not None or not names[0].endswith(_SUFFIX):
+        return ()
+    return tuple(_of_family(source, _PICKLED))
+
+
 def _supported(source: Source, name: str) -> str:
-    if not name.endswith(_SUFFIX):
+    if not name.lower().endswith((_SUFFIX, *_PICKLED_SUFFIXES)):
         _refuse_format(source, [name])
     return name
 
 
-def _index_name(source: Source) -> str | None:
-    found = [name for name in _top_level(source) if name.endswith(_INDEX_SUFFIX)]
-    usual = f"{_WHOLE}.index.json"
+def _index_name(source: Source, family: _Family) -> str | None:
+    found = [name for name in _top_level(source) if name.endswith(f"{family.suffix}.index.json")]
+    usual = f"{family.whole}.index.json"
     if len(found) > 1 and usual not in found:
         names = ", ".join(found)
         raise ShardIndexError(f"several shard indexes ({names})", source.name, "keep the one that is meant")
     return usual if usual in found else next(iter(found), None)
 
 
-def _shards(source: Source, index: str) -> list[str]:
-    shards = sorted(set(read_index(source, index).values()))
+def _shards(source: Source, index: str, family: _Family) -> list[str]:
+    shards = sorted(set(read_index(source, index).weight_map.values()))
     absent = [name for name in shards if name not in source.files()]
     if absent:
         _explain_absent_shards(source, index, absent)
     if not shards:
         raise ShardIndexError("an empty weight_map", f"{source.name}/{index}", "save the checkpoint again")
-    for name in shards:
-        _supported(source, name)
+    wrong = next((name for name in shards if not name.endswith(family.suffix)), None)
+    if wrong is not None:
+        what = f"names {wrong!r}, which is no {family.suffix} file"
+        raise ShardIndexError(what, f"{source.name}/{index}", "save the checkpoint again")
     return shards
 
 
 def _explain_absent_shards(source: Source, index: str, absent: list[str]) -> None:
     _ask_once_more(source, absent[0])
     some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-    whole = [name for name in _top_level(source) if name in (_WHOLE, _CONSOLIDATED)]
+    whole = [name for name in _top_level(source) if name in (_SAFETENSORS.whole, _CONSOLIDATED, _PICKLED.whole)]
     mend = f"remove the stale index: {whole[0]} is there" if whole else "download the absent files or mend the index"
     raise ShardIndexError(f"names files that are not there ({some})", f"{source.name}/{index}", mend)
 
@@ -154,12 +168,12 @@ def _ask_once_more(source: Source, name: str) -> None:
 def _explain_absence(source: Source) -> None:
     """Raises CheckpointError unless the source has a config.json and nothing that could be weights."""
     if source.kind != "bundled":
-        _ask_once_more(source, _WHOLE)
+        _ask_once_more(source, _SAFETENSORS.whole)
     files = source.files()
     others = [name for name in _top_level(source) if is_weight_name(name)]
     if others:
         _refuse_format(source, others)
-    deeper = sorted({name.rpartition("/")[0] for name in files if name.endswith(_SUFFIX)})
+    deeper = sorted({name.rpartition("/")[0] for name in files if name.endswith((_SUFFIX, f"/{_PICKLED.whole}"))})
     if deeper:
         folders = ", ".join(deeper[:3])
         raise CheckpointError("no weights", source.name, f"name one of its folders instead ({folders})")
@@ -172,30 +186,53 @@ def _refuse_format(source: Source, names: list[str]) -> None:
     if all(name.lower().endswith(".gguf") for name in names):
         raise CheckpointError("only GGUF weights", f"{source.name}/{names[0]}", "name the safetensors checkpoint")
     raise CheckpointError(
-        "only pickled weights, which this release does not read",
+        "no safetensors, no pytorch_model.bin, and other pickles are not guessed to be weights",
         f"{source.name}/{names[0]}",
-        "convert them: load with torch.load(weights_only=True), save with safetensors.torch.save_file",
+        "name the weight file itself",
     )
 
 
 def _read_headers(source: Source, names: list[str]) -> dict[str, Header]:
     if len(names) == 1:
-        return {names[0]: read_header(source, names[0])}
+        return {names[0]: _read_any(source, names[0])}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
-        return dict(zip(names, pool.map(lambda name: read_header(source, name), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: _read_any(source, name), names), strict=True))
 
 
-def _merge(source: Source, headers: Mapping[str, Header], weight_map: Mapping[str, str]) -> Iterable[TensorInfo]:
-    """One entry per tensor name. Where two files hold a name, the index chooses; without its word it is an error."""
-    found: dict[str, TensorInfo] = {}
+def _read_any(source: Source, name: str) -> Header:
+    if name.lower().endswith(_SUFFIX):
+        return read_header(source, name)
+    from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
+
+    return read_pickled(source, name)
+
+
+def _places(headers: Mapping[str, Header]) -> dict[str, list[str]]:
+    """Tensor name -> the files that hold it."""
+    places: dict[str, list[str]] = {}
     for file, header in headers.items():
         for entry in header.entries:
-            chosen = weight_map.get(entry.name)
-            if entry.name in found and chosen not in (file, found[entry.name].file):
-                both = f"{found[entry.name].file} and {file}"
-                raise CheckpointError(f"tensor {entry.name!r} is in {both}", source.name, "keep one of them")
-            if entry.name not in found or chosen == file:
-                found[entry.name] = TensorInfo(entry.name, entry.dtype, entry.shape, file, entry.start, entry.nbytes)
-    return found.values()
+            places.setdefault(entry.name, []).append(file)
+    return places
+
+
+def _merge(
+    source: Source, headers: Mapping[str, Header], places: Mapping[str, list[str]], index: ShardIndex | None
+) -> list[TensorInfo]:
+    """One entry per tensor name. Where two files hold a name, the index chooses, else its first; without an index it
+    is an error."""
+    chosen: dict[str, str] = {}
+    for name, files in places.items():
+        if len(files) > 1 and index is None:
+            both = " and ".join(files[:2])
+            raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
+        listed = index.weight_map.get(name) if index else None
+        chosen[name] = listed if listed in files else files[0]
+    return [
+        TensorInfo(entry.name, entry.dtype, entry.shape, file, entry.start, entry.nbytes, entry.strides)
+        for file, header in headers.items()
+        for entry in header.entries
+        if chosen[entry.name] == file
+    ]
