@@ -19,6 +19,7 @@ from drafter_audit.drafter.architecture import Architecture
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.expected import expected_tensors
 from drafter_audit.drafter.names import canonical
+from drafter_audit.drafter.packing import Packing
 
 Role = Literal["trainable", "frozen", "buffer", "unknown", "borrowed", "missing"]
 STORED_ROLES: tuple[Role, ...] = ("trainable", "frozen", "buffer", "unknown")
@@ -28,8 +29,6 @@ _BUFFERS = {
     "t2d": "mask of the target tokens in the draft vocabulary",
 }
 _ROPE_BUFFER = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
-# Companions of packed weights (GPTQ, AWQ, compressed-tensors, fp8): they describe weights, they are none.
-_QUANT_BUFFER = re.compile(r"(_scale|_scale_inv|_scale_2|_zero_point|weight_shape|\.scales|\.qzeros|\.g_idx)$")
 _EMBEDDING = re.compile(r"^(embed_tokens|tok_embeddings)\.")
 _HEAD = re.compile(r"^lm_head\.")
 _LEFTOVER = re.compile(r"^(verifier_lm_head|verifier_norm|target_lm_head|.+\.lm_head|.+_lm_head)\.")
@@ -37,7 +36,7 @@ LEFTOVER = "leftover"  # of training: a second head or norm that only the traine
 UNKNOWN_PART = "no known part of an EAGLE drafter"
 _EAGLE_KINDS = frozenset({"eagle3", "eagle3_mla", "eagle3_noaux", "eagle1", "peagle"})
 _BODY = re.compile(
-    r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias|weight_packed|qweight)$"
+    r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias)$"
     r"|^mask_hidden$|^layers\.\d+\."
 )
 _TRAINS_EMBEDDING = frozenset({"peagle"})
@@ -49,20 +48,19 @@ _TRAINS_HEAD = frozenset({"specforge", "eagle", "angelslim", "torchspec", "nemo"
 class TensorRole:
     """A tensor with its role and why. For a tensor that is not stored, `dtype` is None and `nbytes` 0.
 
-    `elements` are those stored; `logical` the parameters they stand for, equal unless weights are packed.
+    `elements` are those stored; `logical` the parameters they stand for, equal unless weights are packed. `shape` and
+    `dtype` are the stored ones; `packed` names the format of a packed weight.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str | None
     elements: int
+    logical: int
     nbytes: int
     role: Role
     reason: str
-
-    @property
-    def logical(self) -> int:
-        return self.elements
+    packed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -74,6 +72,7 @@ class TensorRole:
             "bytes": self.nbytes,
             "role": self.role,
             "reason": self.reason,
+            "packed": self.packed,
         }
 
 
@@ -83,13 +82,21 @@ def assign_roles(clues: Clues, arch: Architecture, *, kind: str, dialect: str) -
                  has_lm_head=clues.config.eagle.boolean("has_lm_head"))  # fmt: skip
     if clues.table is None:
         return tuple(_from_config(clues, arch, rule))
-    stored = [_stored(tensor, rule) for tensor in clues.table]
+    stored = [_stored(tensor, clues.packing, rule) for tensor in clues.table]
     return (*stored, *_absent(clues, arch, rule))
 
 
-def _stored(tensor: TensorInfo, rule: _Rule) -> TensorRole:
-    role, reason = rule.of(canonical(tensor.name), tensor.shape)
-    return TensorRole(tensor.name, tensor.shape, tensor.dtype, tensor.elements, tensor.nbytes, role, reason)
+def _stored(tensor: TensorInfo, packing: Packing, rule: _Rule) -> TensorRole:
+    name, shape, elements = tensor.name, tensor.shape, tensor.elements
+    if packing.is_companion(tensor):
+        reason = "quantisation scale, zero point or index"
+        return TensorRole(name, shape, tensor.dtype, elements, elements, tensor.nbytes, "buffer", reason)
+    weight = packing.weights.get(name)
+    if weight is None:
+        role, reason = rule.of(canonical(name), shape)
+        return TensorRole(name, shape, tensor.dtype, elements, elements, tensor.nbytes, role, reason)
+    role, reason = rule.of(canonical(weight.name), weight.shape or ())
+    return TensorRole(name, shape, tensor.dtype, elements, weight.logical, tensor.nbytes, role, reason, weight.label)
 
 
 def _absent(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
@@ -97,21 +104,23 @@ def _absent(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRol
     for name, shape in expected_tensors(arch, rule.kind).items():
         if name == "norm.weight" and without_norm:
             continue
-        # A packed weight is stored under other names (weight_packed, qweight).
-        packed = any(stored.startswith(name.removesuffix("weight")) for stored in clues.tensors)
-        if name not in clues.tensors and not packed:
+        if name not in clues.tensors:
             role, reason = rule.of_absent(name)
-            yield TensorRole(name, shape, None, prod(shape), 0, role, reason)
+            yield _unread(name, shape, None, role, reason)
 
 
 def _from_config(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
     """Roles of the tensors that config.json implies, where no weights were read."""
     for name, shape in expected_tensors(arch, rule.kind).items():
         if _EMBEDDING.match(name) and rule.leaves_embedding_out:
-            yield TensorRole(name, shape, None, prod(shape), 0, "borrowed", "taken from the target at load")
+            yield _unread(name, shape, None, "borrowed", "taken from the target at load")
             continue
         role, reason = rule.of(name, shape)
-        yield TensorRole(name, shape, arch.dtype, prod(shape), 0, role, reason)
+        yield _unread(name, shape, arch.dtype, role, reason)
+
+
+def _unread(name: str, shape: tuple[int, ...], dtype: str | None, role: Role, reason: str) -> TensorRole:
+    return TensorRole(name, shape, dtype, prod(shape), prod(shape), 0, role, reason)
 
 
 @dataclass(frozen=True)
@@ -135,8 +144,6 @@ class _Rule:
             return "buffer", _BUFFERS[name]
         if _ROPE_BUFFER.search(name):
             return "buffer", "rotary table"
-        if _QUANT_BUFFER.search(name):
-            return "buffer", "quantisation scale, zero point or index"
         if self.kind in {"lm", "unknown"}:
             return "unknown", "not known to be a drafter: no training rule applies"
         if _LEFTOVER.match(name):
@@ -170,7 +177,8 @@ class _Rule:
 
     def _modelopt_head(self, shape: tuple[int, ...]) -> tuple[Role, str]:
         """Its exporter copies the base head where the drafter has none of its own."""
-        reduced = bool(shape) and self.arch.vocab_size is not None and shape[0] < self.arch.vocab_size
+        rows = shape[0] if shape else self.arch.draft_vocab_size
+        reduced = bool(rows and self.arch.vocab_size and rows < self.arch.vocab_size)
         if reduced or self.has_lm_head:
             return "trainable", "modelopt trains its own head over a draft vocabulary"
         return "frozen", "modelopt exports the base model's head where the drafter has none"
