@@ -1,8 +1,8 @@
 """Packed checkpoints whose parameter counts are published: the Hub's own parser, before and after it was mended.
 
 Published: huggingface.js packages/hub/src/lib/parse-safetensors-metadata.spec.ts at 00d37b2 (counts by dtype, read from
-the real headers); hub-docs issue 2704 and pull requests 1770, 2003, 2415 there (what was shown before). The headers here
-are rebuilt from configs and modelling code; that every published count comes out to the last digit says they are right.
+the real headers); hub-docs issue 2704 and pull requests 1770, 2003, 2415 there (what was shown before). Derived: the
+headers here, from configs and modelling code. That every published count comes out to the last digit proves them.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _dtype(clues: Clues) -> str | None:
     sizes: dict[str, int] = {}
     for tensor in clues.table or ():
         packed = clues.packing.weights.get(tensor.name)
-        if not clues.packing.is_companion(tensor):
+        if tensor.name not in clues.packing.companions:
             name = packed.label if packed and packed.bits else DTYPE_NAMES.get(tensor.dtype, tensor.dtype.lower())
             sizes[name] = sizes.get(name, 0) + (packed.logical if packed else tensor.elements)
     return max(sizes, key=lambda name: sizes[name]) if sizes else declared

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil, prod
 
 from drafter_audit.checkpoint.header import DTYPE_BITS
@@ -35,9 +35,8 @@ _CONTAINERS = frozenset({"U8", "I32", "U32"})
 
 # Companions of quantised weights, whatever the format: they describe weights, they are none.
 _COMPANION = re.compile(
-    r"(?:^|[._])(?:(?:weight|input|output|act|q|k|v|kv|prob|pre_quant)_(?:global_)?scale(?:_inv|_2|_ub)?"
-    r"|(?:weight|input|output|q|k|v)_zero_point|weight_shape|weight_format|(?:weight_)?g_idx|qzeros|SCB"
-    r"|(?:nested_)?absmax|(?:nested_)?quant_map)$|\.quant_state\."
+    r"(?:.*_)?(?:(?:weight|input|output|act|q|k|v|kv|prob|pre_quant)_(?:global_)?scale(?:_inv|_2|_ub)?"
+    r"|(?:weight|input|output|q|k|v)_zero_point|weight_shape|weight_format|g_idx|qzeros|SCB|absmax|quant_map)"
 )
 _LEAF = re.compile(r"[._](?:weight_packed|qweight|weight)$")
 _OF_A_MODULE = re.compile(
@@ -75,15 +74,19 @@ class Packing:
     quantization: Quantization = field(default_factory=Quantization)
 
     @cached_property
-    def weights(self) -> Mapping[str, PackedWeight]:
-        found = {tensor.name: self._read(tensor) for tensor in self.table or () if not self.is_companion(tensor)}
-        return {name: packed for name, packed in found.items() if packed is not None}
+    def companions(self) -> frozenset[str]:
+        """The names of scales, zero points, indices and other bookkeeping of quantised weights."""
+        return frozenset(tensor.name for tensor in self.table or () if self._is_companion(tensor))
 
-    def is_companion(self, tensor: TensorInfo) -> bool:
-        """Whether a tensor is a scale, zero point, index or other bookkeeping of a quantised weight."""
-        if tensor.dtype == "F8_E8M0" or _COMPANION.search(tensor.name):
-            return True
+    @cached_property
+    def weights(self) -> Mapping[str, PackedWeight]:
+        rest = [tensor for tensor in self.table or () if tensor.name not in self.companions]
+        return {tensor.name: packed for tensor in rest if (packed := self._read(tensor)) is not None}
+
+    def _is_companion(self, tensor: TensorInfo) -> bool:
         stem, _, leaf = tensor.name.rpartition(".")
+        if tensor.dtype == "F8_E8M0" or _is_companion_name(leaf) or stem.endswith(".quant_state"):
+            return True
         if leaf in ("scales", "scale", "biases"):  # names that a layer's own parameters may have
             weight = self.get(f"{stem}.weight")
             packed = weight is not None and (weight.dtype in (*_CONTAINERS, "I8") or weight.dtype.startswith("F8"))
@@ -125,6 +128,12 @@ class Packing:
             return None
         shape = (*tensor.shape[:-1], width.columns)
         return _packed(tensor, label, width.bits, shape, width.told_by)
+
+
+@cache
+def _is_companion_name(leaf: str) -> bool:
+    """Asked for each of a hundred thousand tensors, whose last names are few."""
+    return _COMPANION.fullmatch(leaf) is not None
 
 
 def module_of(name: str) -> str:
@@ -176,7 +185,7 @@ def _gptq_or_awq(packing: Packing, tensor: TensorInfo) -> PackedWeight | None:
     proved = _ratio(out, zeros)
     if packing.quantization.method == "awq" and packing.quantization.layout.startswith("gemv"):
         return packing.by_row(tensor, "AWQ", None)
-    if out is None or out == columns:
+    if not out or out == columns:
         return _gptq(packing, tensor, scales, proved)
     bits = 32 * columns // out if 32 * columns % out == 0 else None
     if bits not in WIDTHS or proved not in (None, bits):
@@ -188,7 +197,7 @@ def _gptq(packing: Packing, tensor: TensorInfo, scales: TensorInfo | None, prove
     rows, out = tensor.shape
     if scales is None and packing.quantization.method == "awq":
         return None
-    groups = scales.shape[0] if scales is not None else None
+    groups = scales.shape[0] if scales is not None and scales.shape else None
     schemes = packing.schemes(tensor)
     if proved is not None:
         columns = rows * 32 // proved
@@ -216,7 +225,7 @@ def _byte_weight(packing: Packing, tensor: TensorInfo) -> PackedWeight | None:
         label = f"bitsandbytes {packing.quantization.layout.upper()}".strip()
         return PackedWeight(tensor.name, label, 4, tensor.elements * 2, None, "its absmax")
     rows = scale.shape[-2] if scale is not None and len(scale.shape) == len(tensor.shape) > 1 else None
-    if rows == 2 * tensor.shape[-2]:
+    if rows is not None and rows == 2 * tensor.shape[-2]:
         return _packed(tensor, "ModelOpt", 4, (*tensor.shape[:-2], rows, tensor.shape[-1]), "the rows of its scales")
     return None
 

@@ -79,13 +79,13 @@ def _read_file(quant_file: ConfigView) -> Quantization:
     algorithm = section.text("quant_algo")
     if algorithm is None:
         return Quantization()
-    layers = section.section("quantized_layers")
-    named = [
-        _scheme(layer, _algorithm_bits(layer.text("quant_algo") or ""), (name,))
-        for name in layers
-        if (layer := ConfigView(ConfigView(layers, section.where).section(name), f"{section.where}: {name}"))
-    ]
+    layers = ConfigView(section.section("quantized_layers"), f"{section.where}: quantized_layers")
+    named = [_named_layer(ConfigView(layers.section(name), f"{layers.where}: {name}"), name) for name in layers]
     return Quantization("modelopt", algorithm.lower(), (_scheme(section, _algorithm_bits(algorithm)), *named))
+
+
+def _named_layer(layer: ConfigView, name: str) -> Scheme:
+    return _scheme(layer, _algorithm_bits(layer.text("quant_algo") or ""), (name,))
 
 
 def _groups(section: ConfigView) -> Iterator[Scheme]:

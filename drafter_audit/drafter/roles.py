@@ -88,7 +88,7 @@ def assign_roles(clues: Clues, arch: Architecture, *, kind: str, dialect: str) -
 
 def _stored(tensor: TensorInfo, packing: Packing, rule: _Rule) -> TensorRole:
     name, shape, elements = tensor.name, tensor.shape, tensor.elements
-    if packing.is_companion(tensor):
+    if name in packing.companions:
         reason = "quantisation scale, zero point or index"
         return TensorRole(name, shape, tensor.dtype, elements, elements, tensor.nbytes, "buffer", reason)
     weight = packing.weights.get(name)
