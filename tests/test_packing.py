@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from drafter_audit.audit.finding import Finding
-from drafter_audit.audit.params import count_params
+from drafter_audit.audit.params import By, count_params
 from drafter_audit.audit.rules import find
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.packing import module_of
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import ConfigError
+from drafter_audit.report.document import Lines, Table
+from drafter_audit.report.params_view import params_document
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 
 X = "model.layers.0.mlp.up_proj"
@@ -453,3 +455,35 @@ def test_modules_gather_their_companions(tmp_path: Path) -> None:
     assert mlp.elements == 3 * 18432 * 7168 // 8 + 3 * 18432 * 7168 // 128 + 3 * 2
     assert set(mlp.roles) == {"buffer", "trainable"}
     assert module_of("midlayer.self_attn.k_scale") == "midlayer.self_attn.k_scale"
+
+
+@pytest.mark.parametrize("by", ["tensor", "module", "role"])
+def test_the_table_shows_elements_where_weights_are_packed(tmp_path: Path, by: By) -> None:
+    """lm_head: 32000 x 7168 = 229,376,000 parameters in 28,672,000 elements of 4 bytes."""
+    config = {**KIMI_CONFIG, "quantization_config": groups(4, 128)}
+    packed = open_drafter(write_checkpoint(tmp_path / "packed", config, pack_kimi("lm_head")))
+    plain = open_drafter(write_checkpoint(tmp_path / "plain", KIMI_CONFIG, kimi_tensors()))
+    (table, totals, *_), (other, *_) = (params_document(count_params([spec]), by).blocks for spec in (packed, plain))
+    assert isinstance(table, Table)
+    assert isinstance(other, Table)
+    assert "elements" not in other.headers
+    assert [header for header in table.headers if header not in other.headers] == ["elements"]
+    if by == "tensor":
+        row = dict(zip(table.headers, next(r for r in table.rows if r[0] == "lm_head.weight_packed"), strict=True))
+        assert row["dtype"] == "I32: compressed-tensors 4-bit"
+        assert (row["elements"], row["parameters"], row["bytes"]) == ("28,672,000", "229,376,000", "114.69 MB")
+    assert isinstance(totals, Lines)
+    assert any("weights are packed" in line for line in totals.lines)
+
+
+def test_json_has_the_three_numbers(tmp_path: Path) -> None:
+    tensors, declared, label, elements = CASES["GPTQ int4"]
+    entry = count_params([spec_of(tmp_path, tensors, quantization_config=declared)]).to_dict()["drafters"][0]
+    (row,) = (row for row in entry["tensors"] if row["packed"])
+    assert (row["packed"], row["elements"], row["logical"], row["bytes"]) == (label, elements, OUT * IN, elements * 4)
+    # 2 x 12 zero points and 256 indices in I32, 2 x 96 scales in F16, 40 plain parameters in BF16
+    assert entry["parameters"]["elements"] == elements + 24 + 256 + 192 + 40
+    assert entry["parameters"]["bytes"] == 4 * (elements + 24 + 256) + 2 * (192 + 40)
+    assert entry["parameters"]["stored"] == OUT * IN + 40
+    bundled = open_drafter("aq-medai-kimi-k2-instruct-eagle3").parameters.to_dict()
+    assert (bundled["elements"], bundled["bytes"]) == (None, None)
