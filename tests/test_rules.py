@@ -83,7 +83,7 @@ def test_config_faults(tmp_path: Path, changed: dict[str, Any], code: str, sever
         ((), {"input_norm.weight": ("BF16", (21504,))}, "NORM-FLAG", "error"),
         ((), {"fc_norm.0.weight": ("BF16", (7168,))}, "NORM-FLAG", "error"),
         (("norm.weight",), {"norm.weight": ("BF16", (4096,))}, "TENSOR-SHAPE", "error"),
-        ((), {"midlayer.mlp.extra.weight_packed": ("I32", (8, 8))}, "PACKED-WEIGHTS", "warning"),
+        ((), {"midlayer.mlp.extra.weight_packed": ("I32", (8, 8))}, "PACKED-UNKNOWN", "warning"),
     ],
 )  # fmt: skip
 def test_tensor_faults(tmp_path: Path, left_out: tuple[str, ...], added: Tensors, code: str, severity: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from drafter_audit.audit.finding import Finding
 from drafter_audit.audit.rules import find_in_contents
+from drafter_audit.drafter.packing import module_of
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CheckpointError
@@ -121,9 +122,7 @@ def _module_of(spec: DrafterSpec) -> Callable[[TensorRole], str]:
     """
 
     def module(tensor: TensorRole) -> str:
-        parts = tensor.name.split(".")
-        if parts[-1] in {"weight", "bias"} or parts[-1].startswith("weight_"):
-            parts = parts[:-1]
+        parts = module_of(tensor.name).split(".")
         block = parts[:-1] if len(parts) > 1 else parts
         return ".".join(block if spec.is_drafter else ["*" if part.isdigit() else part for part in block])
 

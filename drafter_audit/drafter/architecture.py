@@ -232,15 +232,16 @@ def _switches(clues: Clues) -> dict[str, Any]:
 
 
 def _dtype(clues: Clues) -> str | None:
-    """The dtype that holds most elements, in the config's spelling; the config's own word where nothing was read."""
+    """The dtype that holds most parameters, in the config's spelling, or the name of their packed format ("GPTQ
+    4-bit"); the config's own word where nothing was read. Scales and the like hold none."""
     declared = declared_dtype(clues.config)
     sizes: dict[str, int] = {}
     for tensor in clues.table or ():
-        sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.elements
-    if not sizes:
-        return declared
-    stored = max(sizes, key=lambda name: sizes[name])
-    return DTYPE_NAMES.get(stored, stored.lower())
+        packed = clues.packing.weights.get(tensor.name)
+        if tensor.name not in clues.packing.companions:
+            name = packed.label if packed and packed.bits else DTYPE_NAMES.get(tensor.dtype, tensor.dtype.lower())
+            sizes[name] = sizes.get(name, 0) + (packed.logical if packed else tensor.elements)
+    return max(sizes, key=lambda name: sizes[name]) if sizes else declared
 
 
 def declared_dtype(config: ConfigView) -> str | None:

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.names import canonical, layer_index
+from drafter_audit.drafter.packing import Packing
+from drafter_audit.drafter.quantization import read_quantization
 
 
 @dataclass(frozen=True)
 class Clues:
-    """A config and, where weights were read, the tensors under their canonical names."""
+    """A config and, where weights were read, the tensors under their canonical names.
+
+    `quant_file` is what hf_quant_config.json holds, empty where there is none or config.json speaks for itself.
+    """
 
     config: ConfigView
     table: TensorTable | None
     metadata: Mapping[str, str]
+    quant_file: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def packing(self) -> Packing:
+        """What the packed weights hold. Raises ConfigError where the quantisation is declared in a wrong type."""
+        return Packing(self.table, read_quantization(self.config, self.quant_file))
 
     @cached_property
     def tensors(self) -> Mapping[str, TensorInfo]:
-        """Canonical name -> header entry; empty where no weights were read. The first of two spellings wins."""
+        """Canonical name -> header entry, a packed weight under the name it has unpacked (`fc.weight` for
+        `fc.weight_packed`); empty where no weights were read. Of two spellings the one without a prefix wins."""
         found: dict[str, TensorInfo] = {}
-        for tensor in self.table or ():
-            found.setdefault(canonical(tensor.name), tensor)
+        packed = self.packing.weights
+        plain = {
+            tensor.name: packed[tensor.name].name if tensor.name in packed else tensor.name
+            for tensor in self.table or ()
+        }
+        for tensor in sorted(self.table or (), key=lambda tensor: canonical(plain[tensor.name]) != plain[tensor.name]):
+            found.setdefault(canonical(plain[tensor.name]), tensor)
         return found
 
     @property
@@ -32,8 +50,10 @@ class Clues:
         return self.table is not None
 
     def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of a tensor, of a packed weight the one it has unpacked; None where that is not known."""
         tensor = self.tensors.get(name)
-        return tensor.shape if tensor else None
+        packed = self.packing.weights.get(tensor.name) if tensor else None
+        return packed.shape if packed else tensor.shape if tensor else None
 
     def dim(self, name: str, axis: int, *, rank: int = 2) -> int | None:
         """One dimension of a tensor, None where it is absent or of another rank."""

@@ -21,6 +21,8 @@ from drafter_audit.drafter.target import Target, implied_target, named_target
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
+_QUANT_FILE = "hf_quant_config.json"
+
 
 def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     """Everything that files and published facts tell of `ref`; no weight is read.
@@ -31,7 +33,7 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     config = ConfigView(_config(source), f"{source.name}: config.json")
     table = load_table(source)
     background = gather(source, config)
-    clues = Clues(config, table, table.metadata if table else {})
+    clues = Clues(config, table, table.metadata if table else {}, _quant_file(source, config))
     return _describe(source, clues, background, _target(source, background, target))
 
 
@@ -40,6 +42,13 @@ def _config(source: Source) -> Mapping[str, Any]:
     if source.weights_file and "config.json" not in source.files():
         return {}
     return read_config(source)
+
+
+def _quant_file(source: Source, config: ConfigView) -> Mapping[str, Any]:
+    """ModelOpt's hf_quant_config.json, where config.json does not say how the weights are quantised."""
+    if config.has("quantization_config", "quantization") or _QUANT_FILE not in source.files():
+        return {}
+    return read_config(source, _QUANT_FILE)
 
 
 def _target(source: Source, background: Background, named: str | None) -> Target:

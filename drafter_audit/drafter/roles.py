@@ -29,8 +29,6 @@ _BUFFERS = {
     "t2d": "mask of the target tokens in the draft vocabulary",
 }
 _ROPE_BUFFER = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
-# Companions of packed weights (GPTQ, AWQ, compressed-tensors, fp8): they describe weights, they are none.
-_QUANT_BUFFER = re.compile(r"(_scale|_scale_inv|_scale_2|_zero_point|weight_shape|\.scales|\.qzeros|\.g_idx)$")
 _EMBEDDING = re.compile(r"^(embed_tokens|tok_embeddings)\.")
 _HEAD = re.compile(r"^lm_head\.")
 _LEFTOVER = re.compile(r"^(verifier_lm_head|verifier_norm|target_lm_head|.+\.lm_head|.+_lm_head)\.")
@@ -38,7 +36,7 @@ LEFTOVER = "leftover"  # of training: a second head or norm that only the traine
 SECOND_COPY = "the same tensor is stored under another prefix too"
 UNKNOWN_PART = "no known part of an EAGLE drafter"
 _BODY = re.compile(
-    r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias|weight_packed|qweight)$"
+    r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias)$"
     r"|^mask_hidden$|^layers\.\d+\."
 )
 _KEEPS_EMBEDDING = frozenset({"peagle", "eagle1"})  # P-EAGLE trains it; EAGLE-1 files hold it
@@ -50,20 +48,19 @@ _TRAINS_HEAD = frozenset({"specforge", "eagle", "angelslim", "torchspec", "nemo"
 class TensorRole:
     """A tensor with its role and why. For a tensor that is not stored, `dtype` is None and `nbytes` 0.
 
-    `elements` are those stored; `logical` the parameters they stand for, equal unless weights are packed.
+    `elements` are those stored; `logical` the parameters they stand for, equal unless weights are packed. `shape` and
+    `dtype` are the stored ones; `packed` names the format of a packed weight.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str | None
     elements: int
+    logical: int
     nbytes: int
     role: Role
     reason: str
-
-    @property
-    def logical(self) -> int:
-        return self.elements
+    packed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -75,6 +72,7 @@ class TensorRole:
             "bytes": self.nbytes,
             "role": self.role,
             "reason": self.reason,
+            "packed": self.packed,
         }
 
 
@@ -89,30 +87,44 @@ def assign_roles(clues: Clues, arch: Architecture, *, kind: Kind, dialect: str) 
 
 
 def _stored(tensor: TensorInfo, clues: Clues, rule: _Rule) -> TensorRole:
-    name = canonical(tensor.name)
-    role, reason = rule.of(name, tensor.shape)
-    if rule.kind.traits.eagle and clues.tensors[name] is not tensor:
-        role, reason = ("frozen", LEFTOVER) if _HEAD.match(name) else ("unknown", SECOND_COPY)
-    return TensorRole(tensor.name, tensor.shape, tensor.dtype, tensor.elements, tensor.nbytes, role, reason)
+    name, shape, elements = tensor.name, tensor.shape, tensor.elements
+    if name in clues.packing.companions:
+        reason = "quantisation scale, zero point or index"
+        return TensorRole(name, shape, tensor.dtype, elements, elements, tensor.nbytes, "buffer", reason)
+    weight = clues.packing.weights.get(name)
+    if weight is None:
+        role, reason = _role(canonical(name), shape, tensor, clues, rule)
+        return TensorRole(name, shape, tensor.dtype, elements, elements, tensor.nbytes, role, reason)
+    role, reason = _role(canonical(weight.name), weight.shape or (), tensor, clues, rule)
+    return TensorRole(name, shape, tensor.dtype, elements, weight.logical, tensor.nbytes, role, reason, weight.label)
+
+
+def _role(name: str, shape: tuple[int, ...], tensor: TensorInfo, clues: Clues, rule: _Rule) -> tuple[Role, str]:
+    """The rule's word, but for the second of two tensors that have one canonical name."""
+    if rule.kind.traits.eagle and clues.tensors.get(name) is not tensor:
+        return ("frozen", LEFTOVER) if _HEAD.match(name) else ("unknown", SECOND_COPY)
+    return rule.of(name, shape)
 
 
 def _absent(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
     for name, shape in expected_tensors(arch, rule.kind.name).items():
-        # A packed weight is stored under other names (weight_packed, qweight), a fused one under another.
-        packed = any(stored.startswith(name.removesuffix("weight")) for stored in clues.tensors)
-        if name not in clues.tensors and not packed and not clues.tensors.keys() & set(stand_ins(name)):
+        if name not in clues.tensors and not clues.tensors.keys() & set(stand_ins(name)):
             role, reason = rule.of_absent(name)
-            yield TensorRole(name, shape, None, prod(shape), 0, role, reason)
+            yield _unread(name, shape, None, role, reason)
 
 
 def _from_config(arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
     """Roles of the tensors that config.json implies, where no weights were read."""
     for name, shape in expected_tensors(arch, rule.kind.name).items():
         if rule.leaves_out(name):
-            yield TensorRole(name, shape, None, prod(shape), 0, "borrowed", "taken from the target at load")
+            yield _unread(name, shape, None, "borrowed", "taken from the target at load")
             continue
         role, reason = rule.of(name, shape)
-        yield TensorRole(name, shape, arch.dtype, prod(shape), 0, role, reason)
+        yield _unread(name, shape, arch.dtype, role, reason)
+
+
+def _unread(name: str, shape: tuple[int, ...], dtype: str | None, role: Role, reason: str) -> TensorRole:
+    return TensorRole(name, shape, dtype, prod(shape), prod(shape), 0, role, reason)
 
 
 @dataclass(frozen=True)
@@ -139,8 +151,6 @@ class _Rule:
             return "buffer", _BUFFERS[name]
         if _ROPE_BUFFER.search(name):
             return "buffer", "rotary table"
-        if _QUANT_BUFFER.search(name):
-            return "buffer", "quantisation scale, zero point or index"
         if not self.kind.traits.is_drafter:
             return "unknown", "not known to be a drafter: no training rule applies"
         if _LEFTOVER.match(name):
@@ -174,7 +184,8 @@ class _Rule:
 
     def _modelopt_head(self, shape: tuple[int, ...]) -> tuple[Role, str]:
         """Its exporter copies the base head where the drafter has none of its own."""
-        reduced = bool(shape) and self.arch.vocab_size is not None and shape[0] < self.arch.vocab_size
+        rows = shape[0] if shape else self.arch.draft_vocab_size
+        reduced = bool(rows and self.arch.vocab_size and rows < self.arch.vocab_size)
         if reduced or self.has_lm_head:
             return "trainable", "modelopt trains its own head over a draft vocabulary"
         return "frozen", "modelopt exports the base model's head where the drafter has none"

@@ -21,11 +21,13 @@ from drafter_audit.facts.records import AcceptLen, Throughput, Training
 
 @dataclass(frozen=True)
 class Parameters:
-    """Counts of parameters, in elements. `stored` = trainable + frozen + unknown; buffers are never parameters.
+    """Counts of parameters, packed ones as many as they stand for. `stored` = trainable + frozen + unknown; buffers
+    are never parameters.
 
     `borrowed` are parameters taken from the target at load, None where their size is not known. `config_implied` is
     what the shape alone implies for the same modules, None for kinds without a described layout. `counted_from` is
     "headers", "config" where no weights were read, or "nothing" where the config of that kind implies no count either.
+    `elements` and `nbytes` are all that the headers list, buffers included; None where no headers were read.
     """
 
     trainable: int
@@ -36,6 +38,8 @@ class Parameters:
     missing: int
     config_implied: int | None
     counted_from: str
+    elements: int | None = None
+    nbytes: int | None = None
 
     @property
     def stored(self) -> int:
@@ -58,6 +62,8 @@ class Parameters:
             "by_role": roles,
             "config_implied": self.config_implied,
             "counted_from": self.counted_from,
+            "elements": self.elements,
+            "bytes": self.nbytes,
         }
 
 
@@ -114,6 +120,8 @@ class DrafterSpec:
             missing=total("missing"),
             config_implied=implied,
             counted_from="headers" if self.table is not None else "config" if self.tensors else "nothing",
+            elements=None if self.table is None else sum(tensor.elements for tensor in self.table),
+            nbytes=None if self.table is None else sum(tensor.nbytes for tensor in self.table),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from drafter_audit.audit.params import By, DrafterParams, Params
+from drafter_audit.audit.params import By, DrafterParams, Group, Params
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.report.document import Document, Lines, Table
 from drafter_audit.report.findings_view import findings_block
@@ -22,30 +22,27 @@ def params_document(params: Params, by: By) -> Document:
 def _blocks(drafter: DrafterParams, by: By) -> Iterator[Table | Lines]:
     spec = drafter.spec
     title = f"{spec.ref} ({spec.kind.name}, {spec.dialect.name}{f', {spec.revision[:12]}' if spec.revision else ''})"
+    packed = any(tensor.packed for tensor in drafter.tensors)  # elements are shown where they may differ
+    counts = ("elements", "parameters", "bytes") if packed else ("parameters", "bytes")
     if by == "tensor":
-        rows = tuple(_tensor_row(tensor) for tensor in drafter.tensors)
-        yield Table(
-            ("tensor", "shape", "dtype", "parameters", "bytes", "role", "reason"), rows, title, frozenset({3, 4})
-        )
+        rows = tuple(_tensor_row(tensor, packed) for tensor in drafter.tensors)
+        numeric = frozenset(range(3, 3 + len(counts)))
+        yield Table(("tensor", "shape", "dtype", *counts, "role", "reason"), rows, title, numeric)
     else:
-        rows = tuple(
-            (g.name, str(g.tensors), count(g.logical), size(g.nbytes), ", ".join(g.roles)) for g in drafter.groups(by)
-        )
-        yield Table((by, "tensors", "parameters", "bytes", "roles"), rows, title, frozenset({1, 2, 3}))
+        rows = tuple((g.name, str(g.tensors), *_counts(g, packed), ", ".join(g.roles)) for g in drafter.groups(by))
+        yield Table((by, "tensors", *counts, "roles"), rows, title, frozenset(range(1, 2 + len(counts))))
     yield Lines(tuple(_totals(drafter)))
 
 
-def _tensor_row(tensor: TensorRole) -> tuple[str, ...]:
+def _tensor_row(tensor: TensorRole, packed: bool) -> tuple[str, ...]:
     shape = f"[{', '.join(map(str, tensor.shape))}]"
-    return (
-        tensor.name,
-        shape,
-        tensor.dtype or NOTHING,
-        count(tensor.logical),
-        size(tensor.nbytes) if tensor.nbytes else NOTHING,
-        tensor.role,
-        tensor.reason,
-    )
+    dtype = f"{tensor.dtype}: {tensor.packed}" if tensor.packed else tensor.dtype or NOTHING
+    return (tensor.name, shape, dtype, *_counts(tensor, packed), tensor.role, tensor.reason)
+
+
+def _counts(row: TensorRole | Group, packed: bool) -> tuple[str, ...]:
+    """Stored elements where some are packed, parameters, bytes."""
+    return (*([count(row.elements)] if packed else []), count(row.logical), size(row.nbytes) if row.nbytes else NOTHING)
 
 
 def _totals(drafter: DrafterParams) -> Iterator[str]:
@@ -60,6 +57,9 @@ def _totals(drafter: DrafterParams) -> Iterator[str]:
         yield f"missing: {count(parameters.missing)}"
     if parameters.buffers:
         yield f"buffers, not parameters: {count(parameters.buffers)} elements"
+    if parameters.elements is not None and any(tensor.packed for tensor in drafter.spec.tensors):
+        in_all = f"{count(parameters.elements)} elements, buffers included, {size(parameters.nbytes or 0)}"
+        yield f"in the weight files: {in_all}; weights are packed"
     if drafter.excluded:
         yield f"left out of the table by --exclude-frozen: {count(drafter.excluded)}"
 

@@ -83,6 +83,8 @@ def biases(spec: DrafterSpec) -> Findings:
 
 def dtype(spec: DrafterSpec) -> Findings:
     said, stored = declared_dtype(spec.config), spec.architecture.dtype
+    if spec.clues.packing.companions:  # weights are quantised: the dtype is that of the arithmetic
+        return
     if spec.clues.has_weights and spec.is_drafter and said and stored in DTYPE_NAMES.values() and said != stored:
         yield Finding(
             "DTYPE",
