@@ -111,8 +111,9 @@ def _gather(
             theirs = _counterpart(weights, name)
             if tensor is None or theirs is None:
                 continue
-            share = (ours.limit - ours.spent) // (len(stored) - place)
-            evidence = _compare(spec, _Side(ours, tensor), _Side(weights.source, theirs.tensor), theirs, rule, share)
+            sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
+            _check(spec, *sides, theirs.packed)
+            evidence = _compare(spec, *sides, rule, shares=len(stored) - place)
         except (_NotComparableError, CheckpointError) as why:
             evidence = Evidence(rule.name, theirs.tensor.name if theirs else None, None, 0, 0, rule, reason=str(why))
         yield replace(evidence, bytes_read=ours.spent - before)
@@ -130,13 +131,16 @@ def _counterpart(weights: TargetWeights, name: str) -> Found | None:
     return weights.find(EMBEDDINGS) if head is None and tied is not False else head
 
 
-def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, found: Found, rule: TensorRole, budget: int) -> Evidence:
-    """Reads and compares at most `budget` bytes of rows. Raises _NotComparableError, AuditError."""
+def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *, shares: int) -> Evidence:
+    """Reads and compares rows, for one of `shares` equal parts of what may still be read.
+
+    Raises _NotComparableError, AuditError.
+    """
     from drafter_audit.drafter.row_sample import choose_runs, row_numbers
     from drafter_audit.measure.closeness import compare_rows
 
-    _check(spec, ours, theirs, found.packed)
     targets = _target_rows(spec, ours, theirs)
+    budget = (ours.source.limit - ours.source.spent) // shares  # after the map was read
     runs = choose_runs(targets, row_bytes=ours.row_bytes, target_row_bytes=theirs.row_bytes, budget=budget)
     if not runs:
         raise _NotComparableError(f"a row of {ours.width} elements is too wide to sample")
