@@ -17,6 +17,8 @@ from drafter_audit.checkpoint.load import read_header
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.row_sample import MOST_ROWS, Run, choose_runs, row_numbers
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target_weights import CountedSource, TargetWeights
+from drafter_audit.errors import CheckpointError
 from drafter_audit.sources.open import open_source
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 from tests.hub import Hub
@@ -292,6 +294,23 @@ def test_a_vocabulary_padded_on_one_side(tmp_path: Path, target: str) -> None:
     padded = np.concatenate([rows, np.zeros((8, 64), np.float32)])
     spec = pair(tmp_path, target, embed_tokens__weight=padded)
     assert (spec.evidence[0].kind, spec.evidence[0].rows_sampled) == ("bitwise_equal", 64)
+
+
+def test_a_tensor_deep_in_a_huge_index_is_given_up_before_the_limit_is_passed(tmp_path: Path) -> None:
+    """Its shard stands in neither end of the index, and all of the index would be too much."""
+    write_rows(tmp_path, {"lm_head.weight": ("F32", (4, 4))}, {}, file="b.safetensors")
+    write_rows(tmp_path, {"x": ("F32", (1,))}, {}, file="a.safetensors")
+    names = [f"model.layers.{i}.mlp.experts.0.w" for i in range(40_000)]
+    weight_map = dict.fromkeys([*names[:20_000], "lm_head.weight", *names[20_000:]], "a.safetensors")
+    weight_map["lm_head.weight"] = "b.safetensors"
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    source = CountedSource(open_source(str(tmp_path)), limit=1_000_000)
+    with pytest.raises(CheckpointError, match="would take over 1000000 bytes"):
+        TargetWeights(source).find(["lm_head.weight"])
+    assert source.spent == 2 * 131_072
+    roomy = TargetWeights(CountedSource(open_source(str(tmp_path)), limit=10_000_000)).find(["lm_head.weight"])
+    assert roomy is not None
+    assert roomy.tensor.file == "b.safetensors"
 
 
 # --- the sample
