@@ -32,7 +32,8 @@ _SCALES = ("weight_scale", "weight_scale_inv", "weight_scale_2", "scales")
 
 _USUAL_INDEX = "model.safetensors.index.json"
 _READ_WHOLE_UP_TO = 1_000_000  # of an index; one of 139,000 tensors has 13 MB
-_PEEK = 131_072  # at both ends of a larger one: writers sort by name or by layer, so embedding and head stand there
+# At both ends of a larger one: writers sort by name or by layer, so embedding and head stand near one of them.
+_PEEK, _LONG_PEEK = 131_072, 1_048_576
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,10 @@ class TargetWeights:
         """Files that may hold one of `names`, the likely ones first; the caller stops at the first that does."""
         size = self.source.files().get(_USUAL_INDEX) if self.source.weights_file is None else None
         if size is not None and size > _READ_WHOLE_UP_TO:
-            yield from self._peek(size, names)
+            yield from self._peek(size, names, _PEEK)
+            shards = sorted(name for name in self.source.files() if name.endswith(".safetensors") and "/" not in name)
+            yield from shards[:1] + shards[-1:]
+            yield from self._peek(size, names, _LONG_PEEK)
         files, index = checkpoint_files(self.source)
         if index is None:
             yield from files
@@ -142,10 +146,10 @@ class TargetWeights:
         weight_map = read_index(self.source, index)
         yield from dict.fromkeys(weight_map[name] for name in names if name in weight_map)
 
-    def _peek(self, size: int, names: Sequence[str]) -> Iterator[str]:
+    def _peek(self, size: int, names: Sequence[str], length: int) -> Iterator[str]:
         """Shards that the two ends of a large index name; each shard's own header has the last word."""
-        for start in (0, size - _PEEK):
-            text = self.source.read_range(_USUAL_INDEX, start, start + _PEEK)
+        for start in (0, max(0, size - length)):
+            text = self.source.read_range(_USUAL_INDEX, start, min(size, start + length))
             for name in names:
                 entry = re.search(rb'"%s"\s*:\s*"([^"\\]+)"' % re.escape(name).encode(), text)
                 file = entry[1].decode(errors="replace") if entry else ""
