@@ -91,10 +91,19 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
 
 
 def read_header(source: Source, name: str) -> Header:
-    """The header of the weight file `name`, `__metadata__` included: one read, two where it is above 100 kB.
+    """What the weight file `name` holds, safetensors or pickled; of the former `__metadata__` too.
 
-    Raises HeaderError, NotFoundError, NetworkError, AccessError.
+    Raises HeaderError, PickledError, NotFoundError, NetworkError, AccessError.
     """
+    if name.lower().endswith(_SUFFIX):
+        return _read_safetensors(source, name)
+    from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
+
+    return read_pickled(source, name)
+
+
+def _read_safetensors(source: Source, name: str) -> Header:
+    """One read, two where the header is above 100 kB."""
     head = source.read_range(name, 0, FIRST_READ_BYTES)
     size = source.files().get(name)
     where = f"{source.name}/{name}"
@@ -194,19 +203,11 @@ def _refuse_format(source: Source, names: list[str]) -> None:
 
 def _read_headers(source: Source, names: list[str]) -> dict[str, Header]:
     if len(names) == 1:
-        return {names[0]: _read_any(source, names[0])}
+        return {names[0]: read_header(source, names[0])}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
-        return dict(zip(names, pool.map(lambda name: _read_any(source, name), names), strict=True))
-
-
-def _read_any(source: Source, name: str) -> Header:
-    if name.lower().endswith(_SUFFIX):
-        return read_header(source, name)
-    from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
-
-    return read_pickled(source, name)
+        return dict(zip(names, pool.map(lambda name: read_header(source, name), names), strict=True))
 
 
 def _places(headers: Mapping[str, Header]) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, files, index, layer_ids, settings, shapes
+from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, settings, shapes
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -25,6 +25,7 @@ _CONTENTS: tuple[Rule, ...] = (
     contents.second_copies,
     contents.leftovers,
     contents.packed,
+    evidence.evidence,
 )
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,
