@@ -17,6 +17,7 @@ from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
 from drafter_audit.drafter.target import Target
 from drafter_audit.facts.records import AcceptLen, Throughput, Training
+from drafter_audit.sources.base import Source
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class Parameters:
 class DrafterSpec:
     """A drafter, or any checkpoint: where it comes from, what it is, and what is said of it.
 
-    `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit.
+    `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit, `origin`
+    the files themselves, for who reads weights.
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     """
 
@@ -84,6 +86,7 @@ class DrafterSpec:
     training: Training | None
     accept_len: tuple[AcceptLen, ...]
     throughput: Throughput | None
+    origin: Source
     facts_disagree: tuple[str, ...] = ()
     facts_unread: tuple[str, ...] = ()
 
