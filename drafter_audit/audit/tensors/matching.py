@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
@@ -20,16 +19,27 @@ class Match:
 
 
 def match(theirs: TensorTable, ours: TensorTable) -> Match:
-    """midlayer.*, layers.0.* and model.layers.0.* are one name. Where a side holds two spellings of one name, both keep
-    theirs as stored: nothing says which is meant."""
-    first, last = _named(theirs), _named(ours)
+    """By stored name, then by canonical name: midlayer.*, layers.0.* and model.layers.0.* are one.
+
+    Where a side holds two spellings of a name and neither is the other side's, nothing says which is meant: none is
+    matched.
+    """
+    both = {canonical(tensor.name): (tensor, ours[tensor.name]) for tensor in theirs if tensor.name in ours}
+    first = _named(tensor for tensor in theirs if tensor.name not in ours)
+    last = _named(tensor for tensor in ours if tensor.name not in theirs)
+    for name in first.keys() & last.keys():
+        if len(first[name]) == len(last[name]) == 1 and name not in both:
+            both[name] = (first[name][0], last[name][0])
+    matched = {tensor.name for pair in both.values() for tensor in pair}
     return Match(
-        {name: (first[name], last[name]) for name in first if name in last},
-        tuple(tensor for name, tensor in first.items() if name not in last),
-        tuple(tensor for name, tensor in last.items() if name not in first),
+        dict(sorted(both.items())),
+        tuple(tensor for tensor in theirs if tensor.name not in matched),
+        tuple(tensor for tensor in ours if tensor.name not in matched),
     )
 
 
-def _named(table: TensorTable) -> dict[str, TensorInfo]:
-    spellings = Counter(canonical(tensor.name) for tensor in table)
-    return {name if spellings[name := canonical(tensor.name)] == 1 else tensor.name: tensor for tensor in table}
+def _named(tensors: Iterable[TensorInfo]) -> dict[str, list[TensorInfo]]:
+    found: dict[str, list[TensorInfo]] = {}
+    for tensor in tensors:
+        found.setdefault(canonical(tensor.name), []).append(tensor)
+    return found

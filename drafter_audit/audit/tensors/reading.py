@@ -23,8 +23,11 @@ from drafter_audit.sources.base import Source
 READ_BYTES = 8 * 2**20
 """Of one side at a time, at least one row."""
 
-PIECE_BYTES = 2**20
-"""Compared at a time, at least one row."""
+PIECE_BYTES = 2**18
+"""Compared at a time, at least one row: its values in float64 stay in a processor's cache."""
+
+LONGEST_VECTOR = 2**20
+"""Bytes up to which a vector is one row."""
 
 Indices = npt.NDArray[np.intp]
 Piece = tuple[bytes, bytes]
@@ -43,7 +46,7 @@ class Stored:
         """Elements of a row: the last dimension. A vector is one row, unless it is long: then each element is."""
         shape = self.info.shape
         if len(shape) == 1:
-            return shape[0] if self.info.nbytes <= PIECE_BYTES else 1
+            return shape[0] if self.info.nbytes <= LONGEST_VECTOR else 1
         return shape[-1] if shape else 1
 
     @cached_property

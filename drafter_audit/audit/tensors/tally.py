@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Any
+from math import isfinite, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ NAMED_ROWS = 8
 _SAME_SCALE = 1e-3  # relative: a scale fitted to thousands of rounded values is more exact than that
 _HALF = frozenset({"F8_E5M2", "F8_E4M3", "BF16", "F16"})
 
-Values = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
 
 
 def narrower(one: str, other: str) -> str:
@@ -49,18 +48,26 @@ class Tally:
     def add(self, piece: Piece) -> None:
         """The next piece."""
         theirs, ours = piece
-        x, y = (decode(data, dtype).reshape(-1, self._width) for data, dtype in zip(piece, self._dtypes, strict=True))
+        y = decode(ours, self._dtypes[1]).reshape(-1, self._width)
         if self._dtypes[0] == self._dtypes[1] and theirs == ours:
-            zero_rows = int((~x.any(axis=1)).sum())
-            self._zero_rows += zero_rows
-            self._kinds |= {"bitwise_equal"} if zero_rows < len(x) else set()
-        elif self._settled:
+            self._equal(y)
+        else:
+            self._unequal(piece, decode(theirs, self._dtypes[0]).reshape(-1, self._width), y)
+        self.rows += len(y)
+
+    def _equal(self, x: Floats) -> None:
+        zero_rows = int((~x.any(axis=1)).sum())
+        self._zero_rows += zero_rows
+        self._kinds |= {"bitwise_equal"} if zero_rows < len(x) else set()
+        self._sum_equal(x)
+
+    def _unequal(self, piece: Piece, x: Floats, y: Floats) -> None:
+        if self._settled:
             self._note(np.flatnonzero((x != y).any(axis=1)), int((~(x.any(axis=1) | y.any(axis=1))).sum()))
             self.non_finite += int((~np.isfinite(x)).sum() + (~np.isfinite(y)).sum())
         else:
-            self._class(compare_rows(theirs, self._dtypes[0], ours, self._dtypes[1], width=self._width))
+            self._class(compare_rows(piece[0], self._dtypes[0], piece[1], self._dtypes[1], width=self._width))
         self._sum(x, y)
-        self.rows += len(y)
 
     @property
     def kind(self) -> Kind:
@@ -114,12 +121,29 @@ class Tally:
         self.rows_differing += len(differing)
         self._zero_rows += zero_rows
 
-    def _sum(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> None:
+    def _sum(self, x: Floats, y: Floats) -> None:
         p, q = x.astype(np.float64), y.astype(np.float64)
-        finite = np.isfinite(p).all(axis=1) & np.isfinite(q).all(axis=1)
-        if not finite.all():
+        first, last = _dot(p, p), _dot(q, q)
+        if not isfinite(first + last):  # no square of a float32 leaves float64: a value is NaN or infinite
+            finite = np.isfinite(p).all(axis=1) & np.isfinite(q).all(axis=1)
             p, q = p[finite], q[finite]
-        self._squares[0] += float(np.vdot(p, p))
-        self._squares[1] += float(np.vdot(q, q))
-        self._product += float(np.vdot(p, q))
-        self.max_abs = max(self.max_abs, float(np.abs(q - p).max(initial=0.0)))
+            first, last = _dot(p, p), _dot(q, q)
+        self._squares[0] += first
+        self._squares[1] += last
+        self._product += _dot(p, q)
+        q -= p
+        self.max_abs = max(self.max_abs, float(np.abs(q, out=q).max(initial=0.0)))
+
+    def _sum_equal(self, x: Floats) -> None:
+        p = x.astype(np.float64)
+        square = _dot(p, p)
+        if not isfinite(square):
+            p = p[np.isfinite(p).all(axis=1)]
+            square = _dot(p, p)
+        self._squares = [self._squares[0] + square, self._squares[1] + square]
+        self._product += square
+
+
+def _dot(p: npt.NDArray[np.float64], q: npt.NDArray[np.float64]) -> float:
+    """Not np.vdot: on pieces of this size a BLAS spends its time on waking threads."""
+    return float(np.einsum("ij,ij->", p, q))
