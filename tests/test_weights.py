@@ -604,10 +604,12 @@ def test_memory_does_not_grow_with_the_tensor(tmp_path: Path, run_python: RunPyt
                 file.write(stored("BF16", np.ones(1000)))
     code = f"""
 import os
+from pathlib import Path
 from drafter_audit.cli.main import main
 from drafter_audit.audit.tensors import compare as loaded
 def peak():  # of this process alone: getrusage also counts the one that started it
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 os.chdir({str(tmp_path)!r})
 before = peak()
 assert main(["compare", "a", "b", "--weights", "--format", "json", "-o", "out"]) == 0
