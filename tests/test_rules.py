@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ def found(
     folder: Path, *, target: str | None = KIMI_TARGET, tensors: Tensors | None = None, **config: Any
 ) -> dict[str, Finding]:
     ref = write_checkpoint(folder, {**KIMI_CONFIG, **config}, tensors or kimi_tensors())
-    return {finding.code: finding for finding in find(open_drafter(ref, target=target))}
+    spec = replace(open_drafter(ref, target=target), evidence_none=None)  # a bundled target has no rows to compare
+    return {finding.code: finding for finding in find(spec)}
 
 
 def ids(*layer_ids: int) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class DrafterParams:
             "dialect": self.spec.dialect.name,
             "parameters": self.spec.parameters.to_dict() | {"excluded": self.excluded},
             "tensors": [tensor.to_dict() for tensor in self.tensors],
+            "evidence": [one.to_dict() for one in self.spec.evidence],
             "findings": [finding.to_dict() for finding in self.findings],
         }
 

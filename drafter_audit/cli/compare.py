@@ -29,9 +29,9 @@ def compare(
 ) -> None:
     """Set two or more drafters side by side and say what the differences come to.
 
-    Reads config files and weight headers, and weights only with --weights. The last REF is "ours" in the conclusions.
-    A REF is a Hub repository (org/name, org/name@revision, hf://..., a pasted URL), a folder, a .safetensors file or a
-    bundled name.
+    Reads config files and weight headers; of weights a few rows with --target, all with --weights. The last REF is
+    "ours" in the conclusions. A REF is a Hub repository (org/name, org/name@revision, hf://..., a pasted URL), a
+    folder, a .safetensors file or a bundled name.
 
     \b
     drafter-audit compare AQ-MedAI/Kimi-K2-Instruct-eagle3 ./ours

@@ -47,5 +47,5 @@ def target_option(command: Command) -> Command:
         "--target",
         metavar="REF",
         shell_complete=complete_reference,
-        help="The target model, where no file names it or to override them.",
+        help="The target model, over what files say; rows of its weights prove what is frozen (at most 8 MB read).",
     )(command)

@@ -23,16 +23,22 @@ from drafter_audit.sources.open import open_source
 
 
 def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
-    """Everything that files and published facts tell of `ref`; no weight is read.
+    """Everything that files and published facts tell of `ref`; no weight is read unless `target` is given.
 
-    `target` names the target model where no file does, and overrides what they say. Raises AuditError.
+    `target` names the target model where no file does, and overrides what they say. Rows of its embedding and head are
+    then compared with the drafter's, at most 8 MB in all, and overrule what is said of them by rule. Raises AuditError.
     """
     source = open_source(ref)
     config = ConfigView(_config(source), f"{source.name}: config.json")
     table = load_table(source)
     background = gather(source, config)
     clues = Clues(config, table, table.metadata if table else {})
-    return _describe(source, clues, background, _target(source, background, target))
+    spec = _describe(source, clues, background, _target(source, background, target))
+    if target is None:
+        return spec
+    from drafter_audit.drafter.prove import with_evidence  # reads weights: only where it is asked for
+
+    return with_evidence(spec, source, target)
 
 
 def _config(source: Source) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 Source of the rules: the trainers' own code, as of 2026-08: SpecForge modeling/draft/base.py (freeze_embedding),
 speculators model.py (DraftVocabMixin), ModelOpt plugins/hf_eagle.py and hf_spec_export.py, TorchSpec eagle3_trainer.py,
 AngelSlim train_eagle3_online.py, EAGLE traineagle3/cnets.py. A rule says what a trainer does; only a comparison with
-the target's weights proves what was done.
+the target's weights proves what was done (evidence.py).
 """
 
 from __future__ import annotations

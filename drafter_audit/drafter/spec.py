@@ -12,6 +12,7 @@ from drafter_audit.drafter.boundaries import AuxLayers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import Dialect
+from drafter_audit.drafter.evidence import Evidence
 from drafter_audit.drafter.expected import config_implied
 from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
@@ -69,6 +70,8 @@ class DrafterSpec:
     `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit, `origin`
     the files themselves, for who reads weights.
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
+    `evidence` are comparisons with the target's rows, made where the user named the target; `evidence_none` says why
+    there are none although it was named.
     """
 
     ref: str
@@ -89,6 +92,8 @@ class DrafterSpec:
     origin: Source
     facts_disagree: tuple[str, ...] = ()
     facts_unread: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    evidence_none: str | None = None
 
     @property
     def table(self) -> TensorTable | None:
@@ -131,6 +136,7 @@ class DrafterSpec:
             "architecture": self.architecture.to_dict(),
             "aux_layers": self.aux_layers.to_dict(),
             "parameters": self.parameters.to_dict(),
+            "evidence": [one.to_dict() for one in self.evidence],
             "training": _training(self.training),
             "accept_len": [row.to_dict() for row in self.accept_len],
             "throughput": None if self.throughput is None else self.throughput.to_dict(),

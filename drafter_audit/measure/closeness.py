@@ -49,6 +49,9 @@ _SMALLEST = MappingProxyType(
     {"F64": 5e-324, "F32": 2.0**-149, "F16": 2.0**-24, "BF16": 2.0**-133, "F8_E4M3": 2.0**-9, "F8_E5M2": 2.0**-16}
 )
 
+FLOATS = frozenset(_PRECISION)
+"""Those of them that hold weights."""
+
 
 @dataclass(frozen=True)
 class Closeness:
@@ -82,6 +85,11 @@ def decode(data: bytes, dtype: str) -> npt.NDArray[np.float32]:
     """
     with np.errstate(over="ignore"):
         return _values(data, dtype).astype(np.float32, copy=False)
+
+
+def integers(data: bytes, dtype: str) -> npt.NDArray[np.int64]:
+    """The values of a flat tensor of integers, as a vocabulary map is stored; `dtype` one of DECODABLE."""
+    return np.frombuffer(data, _STORED_AS[dtype]).astype(np.int64)
 
 
 def round_to(values: Floats, dtype: str) -> Floats:

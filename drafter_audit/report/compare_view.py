@@ -91,6 +91,10 @@ def _stored(spec: DrafterSpec) -> str:
     return count(spec.parameters.stored) + implied
 
 
+def _evidence(spec: DrafterSpec) -> str:
+    return "\n".join(f"{escape(one.tensor)}: {escape(one.words)}" for one in spec.evidence) or NOTHING
+
+
 def _samples(spec: DrafterSpec) -> str:
     return count(spec.training.samples if spec.training else None)
 
@@ -171,6 +175,7 @@ _SHAPE: tuple[tuple[str, str, Cell], ...] = (
     _parameters("unknown"),
     _parameters("borrowed"),
     _parameters("buffers"),
+    ("  evidence", "", _evidence),
 )
 
 

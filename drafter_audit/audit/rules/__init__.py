@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, layer_ids, settings, shapes
+from drafter_audit.audit.rules import contents, evidence, layer_ids, settings, shapes
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -20,6 +20,7 @@ _CONTENTS: tuple[Rule, ...] = (
     contents.missing,
     contents.leftovers,
     contents.packed,
+    evidence.evidence,
 )
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,

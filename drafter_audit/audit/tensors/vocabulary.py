@@ -15,10 +15,11 @@ import numpy.typing as npt
 from drafter_audit.audit.tensors.reading import Indices, Stored
 from drafter_audit.audit.weights import Vocabulary
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.measure.closeness import integers
 
 Tokens = npt.NDArray[np.int64]
 
-_INTEGERS = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "U32": "<u4", "U16": "<u2"}
+_INTEGERS = frozenset({"I64", "I32", "I16", "U32", "U16"})
 _MOST_ROWS = 2**24  # far above any vocabulary
 
 
@@ -46,7 +47,7 @@ def read_tokens(spec: DrafterSpec, on_read: Callable[[int], None]) -> Tokens | N
     if head is not None and head.shape[:1] != d2t.shape:
         raise UnknownMap(f"d2t of {spec.ref} has {d2t.shape[0]} entries and lm_head {head.shape[0]} rows")
     data = Stored(spec.origin, d2t, on_read).read_bytes(0, d2t.nbytes)
-    offsets = np.frombuffer(data, _INTEGERS[d2t.dtype]).astype(np.int64)
+    offsets = integers(data, d2t.dtype)
     return _checked(spec, offsets + np.arange(len(offsets)))
 
 

@@ -1,0 +1,222 @@
+"""Sampled rows of a drafter's embedding and head against the target's: proof of what is frozen.
+
+Reads weights, so it is done only where the user names the target. At most MOST_BYTES of both sides, never a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from drafter_audit.checkpoint.config import read_config
+from drafter_audit.checkpoint.table import TensorInfo
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.evidence import Evidence, weigh
+from drafter_audit.drafter.names import canonical
+from drafter_audit.drafter.roles import TensorRole
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target_weights import (
+    EMBEDDINGS,
+    HEADS,
+    CountedSource,
+    Found,
+    TargetWeights,
+    spellings,
+    why_packed,
+)
+from drafter_audit.errors import AuditError, CheckpointError, escape
+from drafter_audit.sources.base import Source
+from drafter_audit.sources.open import open_source
+
+if TYPE_CHECKING:
+    from drafter_audit.drafter.row_sample import Ids, Run
+
+MOST_BYTES = 7_500_000
+"""Of both sides: rows, vocabulary map, and the target's config, index and headers. Leaves room below 8 MB for the
+drafter's own header and config, which are read in any case."""
+
+_EMBEDDING, _HEAD, _MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
+_PARALLEL_READS = 8
+
+
+class _NotComparableError(Exception):
+    """Why two tensors cannot be set against each other."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One table: its entry, the source it lies in, and the size of a row."""
+
+    source: CountedSource
+    tensor: TensorInfo
+
+    @property
+    def rows(self) -> int:
+        return self.tensor.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.tensor.shape[1]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.tensor.nbytes // self.rows
+
+    def range_of(self, first: int, last: int) -> tuple[str, int, int]:
+        start = self.tensor.start + first * self.row_bytes
+        return self.tensor.file, start, start + (last - first) * self.row_bytes
+
+
+def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec:
+    """`spec` with the evidence that the target's weights give, and its roles overridden by it.
+
+    `source` is the drafter's, `target` the reference the user named. Where there is no evidence `evidence_none` says
+    why: that a target cannot be read is no failure of the counts, which rest on rules then.
+    """
+    if spec.table is None:
+        return replace(spec, evidence_none="no weights of the drafter were read")
+    stored = [name for name in (_EMBEDDING, _HEAD) if _stored(spec, name)]
+    if not spec.is_drafter or not stored:
+        what = "the drafter stores neither embedding nor head" if spec.is_drafter else "it is no drafter"
+        return replace(spec, evidence_none=what)
+    try:
+        theirs = open_source(target)
+        if theirs.kind == "bundled":
+            return replace(
+                spec, evidence_none=f"{target} is a bundled record, which has no weights: name the repository"
+            )
+        ours = CountedSource(source, MOST_BYTES)
+        evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
+    except AuditError as error:
+        return replace(spec, evidence_none=str(error))
+    none = None if evidence else f"{escape(target)} stores no embedding and no head under a known name"
+    return replace(spec, evidence=evidence, evidence_none=none, tensors=weigh(spec.tensors, evidence))
+
+
+def _stored(spec: DrafterSpec, name: str) -> TensorInfo | None:
+    return next((tensor for each in spellings(name) if (tensor := spec.clues.tensors.get(each))), None)
+
+
+def _gather(
+    spec: DrafterSpec, ours: CountedSource, weights: TargetWeights, stored: Sequence[str]
+) -> Iterator[Evidence]:
+    """One entry for each of the drafter's two tables that the target has too, or may have."""
+    for place, name in enumerate(stored):
+        tensor, before = _stored(spec, name), ours.spent
+        rule = next(role for role in spec.tensors if tensor and role.name == tensor.name)
+        theirs: Found | None = None
+        try:
+            theirs = _counterpart(weights, name)
+            if tensor is None or theirs is None:
+                continue
+            sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
+            _check(spec, *sides, theirs.packed)
+            evidence = _compare(spec, *sides, rule, shares=len(stored) - place)
+        except (_NotComparableError, CheckpointError) as why:
+            evidence = Evidence(rule.name, theirs.tensor.name if theirs else None, None, 0, 0, rule, reason=str(why))
+        yield replace(evidence, bytes_read=ours.spent - before)
+
+
+def _counterpart(weights: TargetWeights, name: str) -> Found | None:
+    """The target's tensor for the drafter's `name`. A head that is tied to the embedding is the embedding."""
+    if name == _EMBEDDING:
+        return weights.find(EMBEDDINGS)
+    source = weights.source
+    raw = read_config(source) if "config.json" in source.files() else {}
+    tied = ConfigView(raw, f"{source.name}: config.json").boolean("tie_word_embeddings")
+    head = None if tied else weights.find(HEADS)
+    # A model without a head of its own is tied, unless it says that it is not; families differ in the default.
+    return weights.find(EMBEDDINGS) if head is None and tied is not False else head
+
+
+def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *, shares: int) -> Evidence:
+    """Reads and compares rows, for one of `shares` equal parts of what may still be read.
+
+    Raises _NotComparableError, AuditError.
+    """
+    from drafter_audit.drafter.row_sample import choose_runs, row_numbers
+    from drafter_audit.measure.closeness import compare_rows
+
+    targets = _target_rows(spec, ours, theirs)
+    budget = (ours.source.limit - ours.source.spent) // shares  # after the map was read
+    runs = choose_runs(targets, row_bytes=ours.row_bytes, target_row_bytes=theirs.row_bytes, budget=budget)
+    if not runs:
+        raise _NotComparableError(f"a row of {ours.width} elements is too wide to sample")
+    a, b = _read_theirs(theirs, runs, targets), b"".join(_read(ours, [(run.start, run.stop) for run in runs]))
+    closeness = compare_rows(a, theirs.tensor.dtype, b, ours.tensor.dtype, width=ours.width)
+    if closeness.zero_rows == closeness.rows:
+        raise _NotComparableError("all sampled rows are zero on both sides")
+    differing = row_numbers(runs, closeness.differing)
+    return Evidence(ours.tensor.name, theirs.tensor.name, closeness, closeness.rows, 0, rule, differing)
+
+
+def _check(spec: DrafterSpec, ours: _Side, theirs: _Side, packed: str | None) -> None:
+    """Raises _NotComparableError unless both are plain tables of one width."""
+    from drafter_audit.measure.closeness import FLOATS
+
+    names = {tensor.name: None for tensor in spec.table or ()}
+    sides = {"the drafter's": why_packed(ours.tensor.name, names), "the target's": packed}
+    for (whose, why), side in zip(sides.items(), (ours, theirs), strict=True):
+        if why is not None:
+            raise _NotComparableError(f"{whose} {why}")
+        if side.tensor.dtype not in FLOATS:
+            raise _NotComparableError(f"{whose} {side.tensor.name} is {side.tensor.dtype}, packed or unknown")
+        if len(side.tensor.shape) != 2 or 0 in side.tensor.shape:
+            raise _NotComparableError(f"{whose} {side.tensor.name} has the shape {list(side.tensor.shape)}")
+    if ours.width != theirs.width:
+        raise _NotComparableError(f"the drafter's rows are {ours.width} wide and the target's {theirs.width}")
+
+
+def _target_rows(spec: DrafterSpec, ours: _Side, theirs: _Side) -> Ids:
+    """The target row of each draft row: itself, or `i + d2t[i]` for a head over a reduced vocabulary.
+
+    Without a map both tables are the whole vocabulary, one of them padded perhaps: the rows that both have.
+    """
+    import numpy as np
+
+    from drafter_audit.measure.closeness import integers
+
+    rows = np.arange(ours.rows, dtype=np.int64)
+    mapped = canonical(ours.tensor.name) == _HEAD
+    d2t = spec.clues.tensors.get(_MAP) if mapped else None
+    if d2t is None:
+        vocabulary = spec.architecture.vocab_size
+        if mapped and vocabulary is not None and ours.rows < min(vocabulary, theirs.rows):
+            raise _NotComparableError(f"no d2t says which of the target's rows the {ours.rows} draft rows are")
+        return rows[: theirs.rows]
+    if d2t.shape != (ours.rows,) or d2t.dtype not in ("I64", "I32"):
+        raise _NotComparableError(f"d2t is {d2t.dtype} of shape {list(d2t.shape)} for {ours.rows} draft rows")
+    (data,) = _ranges(ours.source, [(d2t.file, d2t.start, d2t.start + d2t.nbytes)])
+    targets = rows + integers(data, d2t.dtype)
+    outside = np.flatnonzero((targets < 0) | (targets >= theirs.rows))
+    if outside.size:
+        first = int(outside[0])
+        raise _NotComparableError(
+            f"{outside.size} entries of d2t lead outside the target's {theirs.rows} rows, such as row {first} to "
+            f"{int(targets[first])}"
+        )
+    return targets
+
+
+def _read_theirs(theirs: _Side, runs: Sequence[Run], targets: Ids) -> bytes:
+    from drafter_audit.drafter.row_sample import pick_rows
+
+    parts = _read(theirs, [(run.low, run.high) for run in runs])
+    return b"".join(pick_rows(part, run, targets, theirs.row_bytes) for part, run in zip(parts, runs, strict=True))
+
+
+def _read(side: _Side, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    return _ranges(side.source, [side.range_of(first, last) for first, last in spans])
+
+
+def _ranges(source: CountedSource, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
+    """The byte ranges (file, start, stop), in order, several at a time. Raises CheckpointError where one is short."""
+    with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
+        parts = list(pool.map(lambda span: source.read_range(*span), wanted))
+    for part, (file, start, stop) in zip(parts, wanted, strict=True):
+        if len(part) != stop - start:
+            what = f"cut short: {len(part)} of the {stop - start} bytes from {start} on"
+            raise CheckpointError(what, f"{source.name}/{file}", "download the real file")
+    return parts

@@ -1,0 +1,172 @@
+"""Where a target's embedding and head lie: the headers of the shards that hold them are read, and no others."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from drafter_audit.checkpoint.header import Header
+from drafter_audit.checkpoint.load import checkpoint_files, read_header, read_index
+from drafter_audit.checkpoint.table import TensorInfo
+from drafter_audit.errors import CheckpointError
+from drafter_audit.sources.base import Source, SourceKind
+from drafter_audit.sources.names import leaves_folder
+
+# Plain models, then the multimodal wrappers of transformers 5 and 4, GPT-2's kin, and Meta's own layout.
+EMBEDDINGS = (
+    "model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "language_model.model.embed_tokens.weight",
+    "thinker.model.embed_tokens.weight",
+    "transformer.wte.weight",
+    "tok_embeddings.weight",
+    "embed_tokens.weight",
+)
+HEADS = ("lm_head.weight", "language_model.lm_head.weight", "thinker.lm_head.weight", "output.weight")
+
+# What the weights of a quantised module are called, and what stands beside them.
+PACKED = ("weight_packed", "qweight")
+_SCALES = ("weight_scale", "weight_scale_inv", "weight_scale_2", "scales")
+
+_USUAL_INDEX = "model.safetensors.index.json"
+_READ_WHOLE_UP_TO = 1_000_000  # of an index; one of 139,000 tensors has 13 MB
+_PEEK = 131_072  # at both ends of a larger one: writers sort by name or by layer, so embedding and head stand there
+
+
+@dataclass(frozen=True)
+class CountedSource:
+    """A source whose reads are counted and stop at `limit` bytes. A file read whole is read once."""
+
+    inner: Source
+    limit: int
+    _spent: list[int] = field(default_factory=list)
+    _whole: dict[str, bytes] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def ref(self) -> str:
+        return self.inner.ref
+
+    @property
+    def kind(self) -> SourceKind:
+        return self.inner.kind
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def revision(self) -> str | None:
+        return self.inner.revision
+
+    @property
+    def weights_file(self) -> str | None:
+        return self.inner.weights_file
+
+    @property
+    def spent(self) -> int:
+        """Bytes asked for so far; what a file's end cut short is counted in full."""
+        return sum(self._spent)
+
+    def files(self) -> Mapping[str, int | None]:
+        return self.inner.files()
+
+    def read(self, name: str, *, limit: int) -> bytes:
+        """The whole file. Raises CheckpointError, before it is read, where it would pass the limit."""
+        if name not in self._whole:
+            self.take(self.files().get(name) or 0)
+            self._whole[name] = self.inner.read(name, limit=min(limit, self.limit))
+        return self._whole[name]
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes:
+        """Bytes `[start, stop)`. Raises CheckpointError where they would pass the limit."""
+        self.take(min(stop, self.files().get(name) or stop) - start)
+        return self.inner.read_range(name, start, stop)
+
+    def beside(self, other: Source) -> CountedSource:
+        """`other`, its reads on the same account."""
+        return replace(self, inner=other, _whole={})
+
+    def take(self, count: int) -> None:
+        """Books `count` bytes. Raises CheckpointError where they would pass the limit."""
+        with self._lock:
+            if self.spent + count > self.limit:
+                what = f"evidence would take over {self.limit} bytes"
+                raise CheckpointError(what, self.name, "name the one weight file that holds the tensor")
+            self._spent.append(max(0, count))
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tensor of the target; `packed` says why its bytes are not its values, None where they are."""
+
+    tensor: TensorInfo
+    packed: str | None
+
+
+class TargetWeights:
+    """Finds tensors of one target by name. A header is read once."""
+
+    def __init__(self, source: CountedSource) -> None:
+        self.source = source
+        self._headers: dict[str, Header] = {}
+
+    def find(self, names: Sequence[str]) -> Found | None:
+        """The first of `names` that is stored, plain or packed; None where none is. Raises AuditError."""
+        spelled = [spelling for name in names for spelling in spellings(name)]
+        for file in self._files_to_try(spelled):
+            stored = {entry.name: entry for entry in self._header(file).entries}
+            name = next((name for name in spelled if name in stored), None)
+            if name is not None:
+                entry = stored[name]
+                tensor = TensorInfo(name, entry.dtype, entry.shape, file, entry.start, entry.nbytes)
+                return Found(tensor, why_packed(name, stored))
+        return None
+
+    def _header(self, file: str) -> Header:
+        if file not in self._headers:
+            self._headers[file] = read_header(self.source, file)
+        return self._headers[file]
+
+    def _files_to_try(self, names: Sequence[str]) -> Iterator[str]:
+        """Files that may hold one of `names`, the likely ones first; the caller stops at the first that does."""
+        size = self.source.files().get(_USUAL_INDEX) if self.source.weights_file is None else None
+        if size is not None and size > _READ_WHOLE_UP_TO:
+            yield from self._peek(size, names)
+        files, index = checkpoint_files(self.source)
+        if index is None:
+            yield from files
+            return
+        weight_map = read_index(self.source, index)
+        yield from dict.fromkeys(weight_map[name] for name in names if name in weight_map)
+
+    def _peek(self, size: int, names: Sequence[str]) -> Iterator[str]:
+        """Shards that the two ends of a large index name; each shard's own header has the last word."""
+        for start in (0, size - _PEEK):
+            text = self.source.read_range(_USUAL_INDEX, start, start + _PEEK)
+            for name in names:
+                entry = re.search(rb'"%s"\s*:\s*"([^"\\]+)"' % re.escape(name).encode(), text)
+                file = entry[1].decode(errors="replace") if entry else ""
+                if file in self.source.files() and not leaves_folder(file):
+                    yield file
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """The names under which a weight may be stored, the plain one first.
+
+    >>> spellings("lm_head.weight")
+    ('lm_head.weight', 'lm_head.weight_packed', 'lm_head.qweight')
+    """
+    module = name.removesuffix("weight")
+    return (name, *(module + packed for packed in PACKED))
+
+
+def why_packed(name: str, stored: Mapping[str, object]) -> str | None:
+    """Why the bytes of `name` are not its values: it is packed, or scales stand beside it."""
+    module, _, last = name.rpartition(".")
+    if last in PACKED:
+        return f"{name} is packed"
+    scale = next((f"{module}.{scale}" for scale in _SCALES if f"{module}.{scale}" in stored), None)
+    return f"{name} is quantised, with {scale}" if scale else None
