@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import numpy as np
 import pytest
 
 import drafter_audit
+from drafter_audit.audit.tensors.compare import compare_weights
+from drafter_audit.audit.tensors.reading import Stored
 from drafter_audit.audit.weights import TensorDifference, WeightsComparison
 from drafter_audit.cli.main import main
+from drafter_audit.drafter.open import open_drafter
 from drafter_audit.errors import CheckpointError
 from tests.conftest import RunPython
 from tests.hub import Hub, write_sparse
@@ -260,6 +264,17 @@ def test_packed_weights_are_compared_by_bytes_and_that_is_said(against: Any) -> 
     assert len(found.notes) == 1
     assert "fc.weight" in found.notes[0]
     assert "byte by byte" in found.notes[0]
+
+
+def test_a_view_whose_bytes_are_not_in_order_is_not_read_as_if_they_were(tmp_path: Path) -> None:
+    """torch.save keeps a transposed tensor as a view of its storage."""
+    spec = open_drafter(write(tmp_path / "a", trained()))
+    assert spec.table is not None
+    transposed = [replace(t, strides=(1, HIDDEN)) if t.name == "fc.weight" else t for t in spec.table]
+    clues = replace(spec.clues, table=replace(spec.table, tensors=tuple(transposed)))
+    (found,) = compare_weights([spec, replace(spec, clues=clues)])
+    assert "fc.weight" not in [tensor.name for tensor in found.tensors]
+    assert [note for note in found.notes if "fc.weight" in note]
 
 
 # --- order
@@ -525,9 +540,6 @@ def test_a_bundled_record_has_no_weights_to_compare(tmp_path: Path, capsys: Any,
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    from drafter_audit.audit.tensors.reading import Stored
-    from drafter_audit.drafter.open import open_drafter
-
     spec = open_drafter(write(tmp_path / "a", trained()))
     path = tmp_path / "a" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])

@@ -12,7 +12,9 @@ from math import prod
 class TensorInfo:
     """One stored tensor, from its header entry.
 
-    `start` is the absolute byte offset in `file`; `nbytes` the stored size in bytes.
+    `start` is the absolute byte offset in `file`; `nbytes` the stored size in bytes. `strides` are None where the
+    elements lie one after another from `start` on, row by row; else, for a view in a pickled file, the distance in
+    elements from one index to the next, for each dimension.
     """
 
     name: str
@@ -21,6 +23,7 @@ class TensorInfo:
     file: str
     start: int
     nbytes: int
+    strides: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> int:

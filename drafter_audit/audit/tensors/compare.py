@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 from drafter_audit.audit.config_keys import config_keys
@@ -71,7 +71,7 @@ class _Pair:
 
     def compare(self) -> WeightsComparison:
         vocabulary, shared = self._vocabulary()
-        tensors = [self._tensor(name, *pair, shared) for name, pair in self._match.both.items()]
+        tensors = [self._tensor(name, *pair, shared) for name, pair in self._readable().items()]
         packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
         if packed:
             self._notes.append(f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}.")
@@ -87,6 +87,14 @@ class _Pair:
             notes=tuple(self._notes),
             bytes_read=self._bytes_read,
         )
+
+    def _readable(self) -> Mapping[str, tuple[TensorInfo, TensorInfo]]:
+        """The matched tensors whose bytes lie in order; the others are noted."""
+        views = {name for name, pair in self._match.both.items() if any(tensor.strides for tensor in pair)}
+        if views:
+            names = ", ".join(sorted(views))
+            self._notes.append(f"Not compared, for they are views in a pickled file: {names}. Save them contiguous.")
+        return {name: pair for name, pair in self._match.both.items() if name not in views}
 
     def _config_keys(self) -> tuple[ConfigKey, ...]:
         for spec in (self._theirs, self._ours):

@@ -44,6 +44,8 @@ def read_tokens(spec: DrafterSpec, on_read: Callable[[int], None]) -> Tokens | N
         return _identity(spec, head.shape[0] if head is not None and head.shape else 0)
     if d2t.dtype not in _INTEGERS or len(d2t.shape) != 1 or d2t.shape[0] > _MOST_ROWS:
         raise UnknownMap(f"d2t of {spec.ref} is {d2t.dtype} of shape {list(d2t.shape)}")
+    if d2t.strides is not None:
+        raise UnknownMap(f"d2t of {spec.ref} is a view in a pickled file")
     if head is not None and head.shape[:1] != d2t.shape:
         raise UnknownMap(f"d2t of {spec.ref} has {d2t.shape[0]} entries and lm_head {head.shape[0]} rows")
     data = Stored(spec.origin, d2t, on_read).read_bytes(0, d2t.nbytes)
