@@ -60,4 +60,4 @@ def test_only_the_sink_and_the_command_line_write_out() -> None:
     writers = {
         name_of(path) for path in modules() if "sys.stdout" in path.read_text() or "click.echo" in path.read_text()
     }
-    assert writers == {"drafter_audit.report.sink", "drafter_audit.cli.main"}
+    assert writers == {"drafter_audit.report.sink", "drafter_audit.cli.main", "drafter_audit.cli.progress"}

@@ -94,6 +94,7 @@ def _describe(source: Source, clues: Clues, background: Background, target: Targ
         training=background.training,
         accept_len=background.accept_len,
         throughput=background.throughput,
+        origin=source,
         facts_disagree=background.disagree,
         facts_unread=background.unread,
     )

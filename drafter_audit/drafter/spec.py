@@ -18,6 +18,7 @@ from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
 from drafter_audit.drafter.target import Target
 from drafter_audit.facts.records import AcceptLen, Throughput, Training
+from drafter_audit.sources.base import Source
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Parameters:
 class DrafterSpec:
     """A drafter, or any checkpoint: where it comes from, what it is, and what is said of it.
 
-    `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit.
-    `sizes` are what config and tensors say apart, `architecture` what is believed.
+    `ref` is the reference as written, `source` its kind (hub, local, bundled), `revision` the resolved commit, `origin`
+    the files themselves, for who reads weights. `sizes` are what config and tensors say apart, `architecture` what is
+    believed.
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     `evidence` are comparisons with the target's rows, made where the user named the target; `evidence_none` says why
     there are none although it was named.
@@ -95,6 +97,7 @@ class DrafterSpec:
     training: Training | None
     accept_len: tuple[AcceptLen, ...]
     throughput: Throughput | None
+    origin: Source
     facts_disagree: tuple[str, ...] = ()
     facts_unread: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()

@@ -12,6 +12,7 @@ from drafter_audit.facts.records import AcceptLen, Throughput
 from drafter_audit.report.document import Document, Lines, Table, once
 from drafter_audit.report.findings_view import findings_block
 from drafter_audit.report.numbers import NOTHING, count, plain
+from drafter_audit.report.weights_view import weights_blocks, weights_csv
 
 Cell = Callable[[DrafterSpec], str]
 
@@ -39,6 +40,7 @@ def compare_document(comparison: Comparison) -> Document:
     blocks += findings_block(zip((spec.ref for spec in specs), comparison.findings, strict=True))
     if comparison.differences:
         blocks.append(_differences(comparison))
+    blocks += weights_blocks(comparison.weights)
     blocks.append(Lines(tuple(conclusion.text for conclusion in comparison.conclusions), "Conclusions"))
     return Document(tuple(blocks), _csv(comparison))
 
@@ -238,6 +240,8 @@ def _csv(comparison: Comparison) -> Table:
     whys = {difference.field: difference.why for difference in comparison.differences}
     fields = list(dict.fromkeys(key for one in flat for key in one))
     rows = tuple((name, *(one.get(name, "") for one in flat), whys.get(name, "")) for name in fields)
+    for pair in comparison.weights or ():
+        rows += tuple(weights_csv(pair, tuple(spec.ref for spec in comparison.drafters)))
     return Table(("field", *(spec.ref for spec in comparison.drafters), "difference"), rows)
 
 

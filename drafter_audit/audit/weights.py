@@ -1,0 +1,180 @@
+"""What `compare --weights` finds: how the tensors of two checkpoints differ, value by value.
+
+Results only: no weight is read here, and numpy is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal[
+    "bitwise_equal",
+    "equal_after_cast",
+    "scaled",
+    "nearly_equal",
+    "permuted",
+    "unrelated",
+    "other_shape",
+    "bytes_differ",
+]
+"""The classes of measure/closeness.py and three more: `permuted`, equal but for the order of rows or heads;
+`other_shape`, whose values cannot be set side by side; `bytes_differ`, of packed and integer tensors."""
+
+Permutation = Literal["rows", "heads", "rope_interleave"]
+
+SEVERITY: tuple[Kind, ...] = (
+    "unrelated",
+    "other_shape",
+    "bytes_differ",
+    "scaled",
+    "permuted",
+    "nearly_equal",
+    "equal_after_cast",
+    "bitwise_equal",
+)
+"""The order in which tensors are listed: what a reader must see first comes first."""
+
+EQUAL: frozenset[Kind] = frozenset({"bitwise_equal", "equal_after_cast"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes that a comparison will read at most, and how many of them come from the Hub."""
+
+    total: int
+    remote: int
+
+
+Watch = Callable[[Plan], AbstractContextManager[Callable[[int], None]]]
+"""Called with the plan before anything is read; what it yields is called with each number of bytes read."""
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """One tensor that both sides hold: `name` as theirs stores it, `ours_name` as ours does; pairs are (theirs, ours).
+
+    `norm_ratio` is ‖ours‖ / ‖theirs‖, `max_abs` the largest |ours - theirs|, `cosine` that of the angle between them,
+    over the whole tensor, rows with a NaN or an infinity left out; all None where values were not set side by side.
+    A vector is one row. `matched_by` says whether rows were matched by their place or by the token that they stand
+    for. `first_differing` are the first rows of ours that differ.
+    """
+
+    name: str
+    ours_name: str
+    kind: Kind
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    dtypes: tuple[str, str]
+    norm_ratio: float | None = None
+    max_abs: float | None = None
+    cosine: float | None = None
+    permutation: Permutation | None = None
+    rows: int | None = None
+    rows_differing: int | None = None
+    first_differing: tuple[int, ...] = ()
+    matched_by: Literal["place", "token"] = "place"
+    scale: float | None = None
+    non_finite: int = 0
+
+    @property
+    def equal(self) -> bool:
+        return self.kind in EQUAL
+
+    def to_dict(self) -> dict[str, Any]:
+        theirs, ours = self.shapes
+        return {
+            "name": self.name,
+            "ours_name": self.ours_name,
+            "kind": self.kind,
+            "norm_ratio": self.norm_ratio,
+            "max_abs": self.max_abs,
+            "cosine": self.cosine,
+            "shape": list(theirs),
+            "ours_shape": list(ours),
+            "dtypes": list(self.dtypes),
+            "permutation": self.permutation,
+            "rows": self.rows,
+            "rows_differing": self.rows_differing,
+            "first_differing": list(self.first_differing),
+            "matched_by": self.matched_by,
+            "scale": self.scale,
+            "non_finite": self.non_finite,
+        }
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """How the draft vocabulary changed from theirs to ours, in rows of lm_head.
+
+    `moved` tokens have a row in both, at another place; `added` only in ours, `removed` only in theirs.
+    """
+
+    moved: int
+    added: int
+    removed: int
+    same_map: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"same_map": self.same_map, "moved": self.moved, "added": self.added, "removed": self.removed}
+
+
+@dataclass(frozen=True)
+class ConfigKey:
+    """A key of config.json by its dotted path, and its values (theirs, ours): None where it is null or absent."""
+
+    key: str
+    values: tuple[Any, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"key": self.key, "values": list(self.values)}
+
+
+@dataclass(frozen=True)
+class WeightsComparison:
+    """One earlier checkpoint, `against`, set against the last, `ours`, tensor by tensor.
+
+    `tensors` are all that both hold, the gravest difference first. `notes` say what could not be compared as asked.
+    """
+
+    against: str
+    ours: str
+    tensors: tuple[TensorDifference, ...]
+    only_theirs: tuple[str, ...]
+    only_ours: tuple[str, ...]
+    vocabulary: Vocabulary | None
+    config_keys: tuple[ConfigKey, ...]
+    notes: tuple[str, ...]
+    bytes_read: int
+
+    @property
+    def differing(self) -> tuple[TensorDifference, ...]:
+        return tuple(tensor for tensor in self.tensors if not tensor.equal)
+
+    def of_kind(self, *kinds: Kind) -> tuple[TensorDifference, ...]:
+        return tuple(tensor for tensor in self.tensors if tensor.kind in kinds)
+
+    @property
+    def differs(self) -> bool:
+        """Whether a weight differs: a value beyond a cast, a tensor on one side only, or what rows stand for."""
+        changed = self.vocabulary is not None and not self.vocabulary.same_map
+        return bool(self.differing or self.only_theirs or self.only_ours or changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """`rows` are the tensors that are not equal byte for byte; `equal` counts those equal after a cast too."""
+        return {
+            "against": self.against,
+            "tensors": {
+                "equal": len(self.tensors) - len(self.differing),
+                "equal_after_cast": len(self.of_kind("equal_after_cast")),
+                "differing": len(self.differing),
+                "only_theirs": list(self.only_theirs),
+                "only_ours": list(self.only_ours),
+            },
+            "rows": [tensor.to_dict() for tensor in self.tensors if tensor.kind != "bitwise_equal"],
+            "vocabulary": None if self.vocabulary is None else self.vocabulary.to_dict(),
+            "config_keys": [key.to_dict() for key in self.config_keys],
+            "notes": list(self.notes),
+            "bytes_read": self.bytes_read,
+        }
