@@ -165,7 +165,7 @@ def _number(text: str) -> int | None:
 
 def _published_parameters(raw: Raw, origins: Origins) -> Raw | None:
     """The Hub's count where it was seen, else the one that the trainer's own list gives."""
-    written = raw.get("hf_param_count", raw.get("readme_param_count", "")).split(" (")[0]
+    written = str(raw.get("hf_param_count", raw.get("readme_param_count", ""))).split(" (")[0]
     count = _number(written)
     if count is None:
         return None

@@ -39,7 +39,9 @@ def _countable(drafters: tuple[Record, ...]) -> tuple[str, ...]:
     specs = [open_drafter(name) for name in with_config]
     counted = tuple(spec.ref for spec in specs if spec.parameters.counted)
     kinds = Counter(spec.kind.name for spec in specs if not spec.parameters.counted)
-    reasons = [f"{number} of kind {kind}, whose config implies no count" for kind, number in sorted(kinds.items())]
+    reasons = [
+        f"{number} of kind {kind}, whose config as seen implies no count" for kind, number in sorted(kinds.items())
+    ]
     reasons = [f"{len(drafters) - len(with_config)} without a config", *reasons]
     click.echo(f"counting {len(counted)} of {len(drafters)} bundled drafters, not: {'; '.join(reasons)}", err=True)
     return counted

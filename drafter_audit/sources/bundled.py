@@ -54,7 +54,10 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def open_bundled(name: str) -> Source:
-    """The record called `name` as files. Raises BadReferenceError if there is none, CheckpointError without a config."""
+    """The record called `name` as files.
+
+    Raises BadReferenceError if there is none, CheckpointError where it holds no config.
+    """
     record = registry.load(name)
     if record.config_origin is None:
         held = ", ".join(record.held()) or "no fact"

@@ -27,6 +27,7 @@ _WIRING: tuple[Rule, ...] = (
     settings.dtype,
     settings.rope,
     settings.target,
+    settings.record,
     settings.facts,
 )
 
