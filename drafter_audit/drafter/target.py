@@ -53,7 +53,9 @@ def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Ta
         return Target()
     if not ask_hub and _bundled_name(ref) is None and not Path(ref).exists():
         return Target(
-            ref=ref, said_by=said_by, unread="it is not bundled, and only for a drafter on the Hub is the Hub asked"
+            ref=ref,
+            said_by=said_by,
+            unread="it is not bundled, and for a local or bundled drafter the Hub is not asked",
         )
     try:
         return describe_target(_open(ref), ref=ref, said_by=said_by)
