@@ -271,6 +271,19 @@ def test_what_modelopt_keeps_beside_the_config_is_a_file_of_its_own():
     assert whole == {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16}}
 
 
+def test_bundled_names_are_compared_without_the_client_of_the_hub():
+    code = """
+import sys
+from drafter_audit.cli.main import main
+names = ["yuhuili-eagle3-llama3.1-instruct-8b", "k-l-lambda-kimi-k2.5-eagle3", "hyzeai-hyze1b"]
+assert main(["compare", *names, "--target", "moonshotai/Kimi-K2.5"]) == 0
+heavy = {"huggingface_hub", "httpx2", "numpy", "torch", "tomlkit"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stderr == ""
+
+
 def test_facts_load_nothing_heavy():
     code = """
 import sys

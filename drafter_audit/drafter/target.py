@@ -70,7 +70,9 @@ def _open(ref: str) -> Source:
 
 def _bundled_name(ref: str) -> str | None:
     record = registry.find(ref)
-    return record.name if record else ref if ref in registry.names() else None
+    if record is not None:
+        return record.name if record.config_origin else None
+    return ref if ref in registry.names() else None
 
 
 def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
