@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,11 @@ def note(**fields: Any) -> dict[str, Any]:
 def made(folder: Path, **fields: Any) -> registry.Record:
     texts = run(folder, *notes(folder, note(**fields)))
     return registry.parse(texts["some-org-drafter"], "some-org-drafter")
+
+
+def test_the_examples_in_the_script_are_right():
+    assert doctest.testmod(convert).failed == 0
+    assert doctest.testmod(convert).attempted >= 4
 
 
 def test_the_bundled_records_come_out_byte_for_byte(tmp_path):
