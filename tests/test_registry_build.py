@@ -13,7 +13,7 @@ from drafter_audit.facts import registry
 
 pytest.importorskip("tomlkit", reason="it is in the extra `dev`")
 
-from reference_models import build
+from reference_models import build, convert
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "reference_models"
