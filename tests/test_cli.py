@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -256,6 +257,7 @@ USAGE = {
     "flag with a value": ["params", "ours", "--exclude-frozen=yes"],
     "too many names": ["models", BUNDLED, TARGET],
     "name and target": ["models", BUNDLED, "--target", "moonshotai/Kimi-K2.5"],
+    "name and role": ["models", BUNDLED, "--role", "target"],
     "unknown name": ["models", "nothing-like-it"],
     "no reference": ["params", "ou"],
     "empty reference": ["params", ""],
@@ -618,11 +620,36 @@ def test_else_pyproject_lists_them(read, here):
     assert named(read) == [BUNDLED]
 
 
-def test_else_all_bundled_drafters_are_meant(read, here):
+def test_else_the_bundled_drafters_are_meant_that_can_be_counted(audit, read, here):
     (here / "pyproject.toml").write_text("[project]\nname = 'other'\n")
-    refs = named(read)
-    assert refs == [row["name"] for row in read("models")["models"] if row["role"] == "drafter"]
-    assert BUNDLED in refs
+    code, out, err = audit("params", "--format", "json")
+    assert code == 0
+    drafters = json.loads(out)["drafters"]
+    assert BUNDLED in [drafter["ref"] for drafter in drafters]
+    assert all(drafter["parameters"]["stored"] > 0 for drafter in drafters)
+    every = read("models", "--role", "drafter")["models"]
+    without = sum(row["config"] is None for row in every)
+    (line,) = err.splitlines()
+    assert line.startswith(
+        f"note: counted {len(drafters)} of {len(every)} bundled drafters: {without} have no config here"
+    )
+    uncounted = sum(int(number) for number in re.findall(r"(\d+) of kind", line))
+    assert {"dflash"} <= set(re.findall(r"of kind (\w+)", line))
+    assert len(drafters) + without + uncounted == len(every)
+
+
+def test_an_error_over_the_bundled_drafters_is_one_line(audit, here):
+    code, out, err = audit("params", "--target", "./absent")
+    assert (code, out) == (3, "")
+    assert is_one_error(err)
+
+
+def test_a_bundled_name_without_a_config_says_what_there_is(audit):
+    code, out, err = audit("compare", "z-lab-kimi-k2.5-dflash", BUNDLED)
+    assert (code, out) == (3, "")
+    assert is_one_error(err)
+    assert "5 accept_len rows" in err
+    assert "z-lab/Kimi-K2.5-DFlash" in err
 
 
 # --- models
@@ -631,6 +658,34 @@ def test_else_all_bundled_drafters_are_meant(read, here):
 def test_models_lists_drafters_and_targets(read):
     roles = {model["name"]: model["role"] for model in read("models")["models"]}
     assert (roles[BUNDLED], roles[TARGET]) == ("drafter", "target")
+
+
+@pytest.mark.parametrize("role", ["drafter", "target"])
+def test_models_of_one_role(read, stdout, role):
+    everything = read("models")["models"]
+    assert read("models", "--role", role)["models"] == [model for model in everything if model["role"] == role]
+    other = "target" if role == "drafter" else "drafter"
+    out = stdout("models", "--role", role)
+    assert re.match(rf"\d+ {role}s\n", out)
+    assert not re.search(rf"^\d+ {other}s$", out, re.MULTILINE)
+
+
+def test_models_lists_drafters_under_their_target_and_breaks_no_name(read, stdout):
+    lines = [line.rstrip() for line in stdout("models").splitlines()]
+    under = lines[lines.index("moonshotai/Kimi-K2.5") + 1 :]
+    names = [line.split()[0] for line in itertools.takewhile(lambda line: line.startswith("  "), under)]
+    assert names == [model["name"] for model in read("models", "--target", "moonshotai/Kimi-K2.5")["models"]]
+    shown = {word for line in lines for word in line.split()}
+    assert {model["name"] for model in read("models")["models"]} <= shown
+
+
+def test_models_says_where_the_author_did_not_measure(stdout):
+    out = stdout("models", "--target", "meta-llama/Llama-3.3-70B-Instruct")
+    assert re.search(r"lmsys-sglang-eagle3-llama3\.3-instruct-70b +– +1\.276–\d\.\d{3} \* ", out)
+    assert "* not measured by the author" in out
+    rows = list(csv.DictReader(stdout("models", "--format", "csv").splitlines()))
+    (row,) = (row for row in rows if row["name"] == "lmsys-sglang-eagle3-llama3.3-instruct-70b")
+    assert (row["accept_len_low"], row["accept_len_by"], row["config"]) == ("1.2761", "SpecBundle", "")
 
 
 def test_models_shows_one_by_name_or_by_repository(read):

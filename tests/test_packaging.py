@@ -136,6 +136,11 @@ def test_the_wheel_ships_the_types_marker_the_license_and_every_record(wheel):
     assert sorted(wanted - names) == []
 
 
+def test_the_wheel_ships_no_script_and_no_second_copy_of_a_record(wheel):
+    shipped = {name for name in wheel.namelist() if name.startswith("drafter_audit/reference_models/")}
+    assert [name for name in shipped if name.endswith(".py") or "by_hand" in name] == []
+
+
 def test_the_wheel_ships_the_package_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"drafter_audit", metadata_folder()}
 

@@ -15,7 +15,7 @@ import pytest
 from drafter_audit.audit.rules import find
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.open import open_drafter
-from drafter_audit.drafter.target import quantization_label
+from drafter_audit.drafter.target import named_target, quantization_label
 from drafter_audit.errors import NotFoundError
 from tests.checkpoints import KIMI_CONFIG, kimi_tensors, read_peer, write_checkpoint, write_peer
 from tests.hub import Hub, write_sparse
@@ -92,6 +92,14 @@ def test_a_target_by_a_path_or_a_bundled_name(tmp_path: Path) -> None:
     for written, layers in (("../target", 8), ("moonshotai-kimi-k2-instruct", 61), ("moonshotai/Kimi-K2-Instruct", 61)):
         (tmp_path / "ours" / "drafter-audit.toml").write_text(f'[[drafter]]\ntarget = "{written}"\n')
         assert open_drafter(ref).target.num_layers == layers
+
+
+@pytest.mark.parametrize(("algorithm", "label"), [("NVFP4", "modelopt NVFP4"), (None, "none")])
+def test_modelopts_own_file_tells_the_quantisation(tmp_path: Path, algorithm: str | None, label: str) -> None:
+    write_checkpoint(tmp_path / "target", {"num_hidden_layers": 8, "architectures": ["LlamaForCausalLM"]}, {})
+    written = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": algorithm}}
+    (tmp_path / "target" / "hf_quant_config.json").write_text(json.dumps(written))
+    assert named_target(str(tmp_path / "target")).quantization == label
 
 
 def test_a_local_drafter_asks_nothing_of_the_network(tmp_path: Path, run_python: Callable[..., Any]) -> None:

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drafter_audit.facts.registry import Record
 
 
-def default_refs() -> tuple[str, ...]:
-    """The drafter in the current folder, else the project file's, else all bundled drafters."""
+@dataclass(frozen=True)
+class Meant:
+    """The references meant, and what has to be said about those that are not among them."""
+
+    refs: tuple[str, ...]
+    note: str | None = None
+
+
+def default_refs() -> Meant:
+    """The drafter in the current folder, else the project file's, else the bundled drafters that can be counted."""
     from drafter_audit.facts import project, registry
 
     here = Path.cwd()
     if (here / "config.json").is_file():
-        return (".",)
+        return Meant((".",))
     weights = [path.name for path in [*here.glob("*.safetensors")] or here.glob("pytorch_model*.bin")]
     if weights:
-        return tuple(weights) if len(weights) == 1 else (".",)
+        return Meant(tuple(weights) if len(weights) == 1 else (".",))
     listed = project.in_folder(here)
     if listed is not None and listed.drafters:
-        return tuple(entry.path or "." for entry in listed.drafters)
-    return tuple(name for name in registry.names() if registry.load(name).role == "drafter")
+        return Meant(tuple(entry.path or "." for entry in listed.drafters))
+    return _countable(tuple(record for record in map(registry.load, registry.names()) if record.role == "drafter"))
+
+
+def _countable(drafters: tuple[Record, ...]) -> Meant:
+    """The bundled drafters whose config implies a count; the note says how many others there are, and why."""
+    from drafter_audit.drafter.open import open_drafter
+
+    specs = [open_drafter(record.name) for record in drafters if record.config_origin is not None]
+    counted = tuple(spec.ref for spec in specs if spec.parameters.counted)
+    kinds = Counter(spec.kind.name for spec in specs if not spec.parameters.counted)
+    reasons = [f"{len(drafters) - len(specs)} have no config here"]
+    reasons += [f"{number} of kind {kind} have one that implies no count" for kind, number in sorted(kinds.items())]
+    return Meant(counted, f"counted {len(counted)} of {len(drafters)} bundled drafters: {', '.join(reasons)}")

@@ -28,7 +28,7 @@ def params(
     """Count parameters: trainable, frozen, borrowed, with the reason for each tensor.
 
     Counts any checkpoint, targets too. Without a REF: the drafter in the current folder, else those that
-    drafter-audit.toml or pyproject.toml list, else every bundled drafter.
+    drafter-audit.toml or pyproject.toml list, else every bundled drafter whose config implies a count.
 
     \b
     drafter-audit params --exclude-frozen
@@ -37,14 +37,13 @@ def params(
     from typing import cast
 
     from drafter_audit.audit.params import By, count_params
-    from drafter_audit.cli.here import default_refs
+    from drafter_audit.cli.here import Meant, default_refs
     from drafter_audit.drafter.open import open_drafter
     from drafter_audit.report.params_view import params_document, params_result
-    from drafter_audit.report.sink import emit
+    from drafter_audit.report.sink import emit, tell
 
-    result = count_params(
-        (open_drafter(ref, target=target) for ref in refs or default_refs()), exclude_frozen=exclude_frozen
-    )
+    meant = Meant(refs) if refs else default_refs()
+    result = count_params((open_drafter(ref, target=target) for ref in meant.refs), exclude_frozen=exclude_frozen)
     shown_by = cast(By, by)
     emit(
         params_document(result, shown_by),
@@ -53,3 +52,5 @@ def params(
         output=output,
         command=context.obj,
     )
+    if meant.note:
+        tell(meant.note)

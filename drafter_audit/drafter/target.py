@@ -15,6 +15,7 @@ from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
 UNQUANTISED = "none"
+_QUANT_FILE = "hf_quant_config.json"  # ModelOpt's exports keep it beside config.json, some of them nowhere else
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Ta
         return Target()
     if not ask_hub and _bundled_name(ref) is None and not Path(ref).exists():
         return Target(
-            ref=ref, said_by=said_by, unread="it is not bundled, and for a local drafter the Hub is not asked"
+            ref=ref,
+            said_by=said_by,
+            unread="it is not bundled, and for a local or bundled drafter the Hub is not asked",
         )
     try:
         return describe_target(_open(ref), ref=ref, said_by=said_by)
@@ -67,7 +70,9 @@ def _open(ref: str) -> Source:
 
 def _bundled_name(ref: str) -> str | None:
     record = registry.find(ref)
-    return record.name if record else ref if ref in registry.names() else None
+    if record is not None:
+        return record.name if record.config_origin else None
+    return ref if ref in registry.names() else None
 
 
 def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
@@ -80,9 +85,31 @@ def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
         num_layers=config.integer("num_hidden_layers") or config.integer("n_layer"),
         hidden_size=config.integer("hidden_size") or config.integer("n_embd"),
         vocab_size=config.integer("vocab_size"),
-        quantization=quantization_label(config),
+        quantization=_quantization(source, config),
         read_from=f"{source.kind}: {source.name}" + (f"@{source.revision}" if source.revision else ""),
     )
+
+
+def _quantization(source: Source, config: ConfigView) -> str | None:
+    """The label, from hf_quant_config.json where config.json has none; None where neither was seen whole."""
+    if config.has("quantization_config"):
+        return quantization_label(config)
+    if _QUANT_FILE in source.files():
+        return _modelopt_label(ConfigView(read_config(source, _QUANT_FILE), f"{source.name}: {_QUANT_FILE}"))
+    if source.kind == "bundled" and not _was_looked_for(source.ref):
+        return None
+    return UNQUANTISED
+
+
+def _was_looked_for(name: str) -> bool:
+    """Whether the record of a target without `quantization_config` vouches that there is none."""
+    record = registry.load(name)
+    return record.config_complete or "quantization_config" in record.config
+
+
+def _modelopt_label(config: ConfigView) -> str:
+    algorithm = config.section("quantization").get("quant_algo")
+    return UNQUANTISED if algorithm is None else f"modelopt {algorithm}"
 
 
 def quantization_label(config: ConfigView) -> str:

@@ -18,6 +18,7 @@ from drafter_audit.facts import schema
 from drafter_audit.facts.records import AcceptLen, Confidence, Facts, Training
 
 Role = Literal["drafter", "target"]
+ConfigOrigin = Literal["published", "trainer_repo"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,21 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class PublishedParameters:
+    """A parameter count as its page states it: `written` verbatim ("2B"), `count` the number that this is."""
+
+    count: int
+    written: str
+
+
+@dataclass(frozen=True)
 class Record:
     """What is published about one repository.
 
-    `config` is its config.json, nulls included; whole only if `config_complete`. `left_out` names the modules
-    its weight file is known not to hold, None where nothing is known. `provenance` is by group name
-    ("license", "target", "training", "stored_tensors", "config_origin").
+    `config` is its config.json, nulls included; whole only if `config_complete`. `config_origin` is "trainer_repo"
+    where only the config that its trainer starts from was seen, None (and `config` empty) where none was.
+    `hf_quant_config` is what ModelOpt writes beside config.json. `left_out` names the modules its weight file is
+    known not to hold, None where nothing is known. `provenance` is by group name (schema.GROUPS).
     """
 
     name: str
@@ -47,8 +57,17 @@ class Record:
     training: Training | None = None
     framework: str | None = None
     left_out: tuple[str, ...] | None = None
+    published_parameters: PublishedParameters | None = None
+    hf_quant_config: Mapping[str, Any] | None = None
+    config_origin: ConfigOrigin | None = None
     accept_len: tuple[AcceptLen, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
+
+    def held(self) -> tuple[str, ...]:
+        """What the record says beside its repository and role, in words for a message."""
+        groups = [name.replace("_", " ") for name in schema.GROUPS if name in self.provenance]
+        rows = len(self.accept_len)
+        return (*groups, *([f"{rows} accept_len row{'s' * (rows != 1)}"] if rows else []))
 
     def facts(self) -> Facts:
         """The record's target, training and accept_len rows; each source is "bundled record, URL"."""
@@ -76,7 +95,7 @@ def load(name: str) -> Record:
 def find(repo: str) -> Record | None:
     """The record of the repository `repo` ("org/name", in any case), else None; reads one file at most."""
     name = name_of(repo)
-    if not schema.REPO.fullmatch(repo) or not (_folder() / f"{name}.toml").is_file():
+    if not schema.REPO.fullmatch(repo) or not _file(name).is_file():
         return None
     record = _load(name)
     return record if record.repo.lower() == repo.lower() else None
@@ -86,7 +105,7 @@ def drafters_of(target_repo: str) -> tuple[Record, ...]:
     """The drafters made for `target_repo` ("org/name", in any case), by name."""
     wanted = target_repo.lower()
     # Searching the text first spares parsing the files that cannot match.
-    found = (_load(path.stem) for path in sorted(_folder().glob("*.toml")) if wanted in _read(path).lower())
+    found = (_load(name) for name in names() if wanted in _read(_file(name)).lower())
     return tuple(record for record in found if record.target is not None and record.target.lower() == wanted)
 
 
@@ -114,17 +133,21 @@ def parse(text: str, name: str) -> Record:
 
 
 def _record(raw: dict[str, Any], name: str) -> Record:
+    origin = raw.get("config_origin", {})
     return Record(
         name=name,
         repo=raw["repo"],
         role=cast(Role, raw["role"]),
-        config=_with_nulls(raw["config"], raw["config_origin"]["null_keys"]),
-        config_complete=raw["config_origin"]["complete"],
+        config=_with_nulls(raw.get("config", {}), origin.get("null_keys", [])),
+        config_complete=origin.get("complete", False),
+        config_origin=cast(ConfigOrigin, origin.get("origin", "published")) if origin else None,
         license=raw["license"]["id"] if "license" in raw else None,
         target=raw["target"]["repo"] if "target" in raw else None,
         training=_training(raw["training"]) if "training" in raw else None,
         framework=raw.get("training", {}).get("framework"),
         left_out=tuple(raw["stored_tensors"]["left_out"]) if "stored_tensors" in raw else None,
+        published_parameters=_published_parameters(raw.get("published_parameters")),
+        hf_quant_config=_bare(raw["hf_quant_config"]) if "hf_quant_config" in raw else None,
         accept_len=tuple(_accept_len(row) for row in raw.get("accept_len", [])),
         provenance={group: _provenance(raw[group]) for group in schema.GROUPS if group in raw},
     )
@@ -140,7 +163,11 @@ def _folder() -> Path:
 
 @cache
 def _load(name: str) -> Record:
-    return parse(_read(_folder() / f"{name}.toml"), name)
+    return parse(_read(_file(name)), name)
+
+
+def _file(name: str) -> Path:
+    return _folder() / f"{name}.toml"
 
 
 def _read(path: Path) -> str:
@@ -166,6 +193,15 @@ def _training(raw: dict[str, Any]) -> Training:
 def _accept_len(row: dict[str, Any]) -> AcceptLen:
     told = {key.rstrip("?"): row.get(key.rstrip("?")) for key in schema.ACCEPT_LEN}
     return AcceptLen(**cast(dict[str, Any], told), source=_says(row["source"]))
+
+
+def _published_parameters(raw: dict[str, Any] | None) -> PublishedParameters | None:
+    return None if raw is None else PublishedParameters(raw["count"], raw["written"])
+
+
+def _bare(group: dict[str, Any]) -> dict[str, Any]:
+    """A group without its provenance."""
+    return {key: value for key, value in group.items() if key not in schema.PROVENANCE}
 
 
 def _provenance(raw: dict[str, Any]) -> Provenance:

@@ -13,6 +13,7 @@ from drafter_audit.facts.records import Confidence, most_per_round
 
 SCHEMA_VERSION = 1
 ROLES = ("drafter", "target")
+ORIGINS = ("published", "trainer_repo")
 REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 _URL = re.compile(r"https?://[^\s/]+/\S+")
@@ -23,7 +24,9 @@ GROUPS: dict[str, dict[str, type]] = {
     "target": {"repo": str},
     "training": {"dataset?": str, "samples?": int, "framework?": str},
     "stored_tensors": {"left_out": list},
-    "config_origin": {"complete": bool, "null_keys": list},
+    "published_parameters": {"count": int, "written": str},
+    "hf_quant_config": {"quant_algo": str, "kv_cache_quant_algo?": str, "group_size?": int},
+    "config_origin": {"complete": bool, "null_keys": list, "origin?": str},
 }
 ACCEPT_LEN: dict[str, type] = {
     "benchmark": str,
@@ -38,7 +41,7 @@ ACCEPT_LEN: dict[str, type] = {
     "plain_tokens_per_s?": float,
     "publisher": str,
 }
-_PROVENANCE: dict[str, type] = {"source": str, "confidence": str}
+PROVENANCE: dict[str, type] = {"source": str, "confidence": str}
 _TOP: dict[str, type] = {
     "schema_version": int,
     "role": str,
@@ -47,8 +50,10 @@ _TOP: dict[str, type] = {
     "target?": dict,
     "training?": dict,
     "stored_tensors?": dict,
-    "config_origin": dict,
-    "config": dict,
+    "published_parameters?": dict,
+    "hf_quant_config?": dict,
+    "config_origin?": dict,
+    "config?": dict,
     "accept_len?": object,
 }
 
@@ -70,8 +75,13 @@ def _top_problems(raw: dict[str, Any]) -> Iterator[str]:
         yield f"role is {raw['role']!r}, not {' or '.join(ROLES)}"
     if not REPO.fullmatch(raw["repo"]):
         yield f"repo is {raw['repo']!r}, not org/name"
-    if raw["role"] == "drafter" and "target" not in raw:
-        yield "a drafter needs [target]"
+    if ("config" in raw) != ("config_origin" in raw):
+        yield "[config] and [config_origin] go together"
+    origin = raw.get("config_origin", {}).get("origin", ORIGINS[0])
+    if origin not in ORIGINS:
+        yield f"[config_origin] origin is {origin!r}, not {' or '.join(ORIGINS)}"
+    if origin == "trainer_repo" and raw["config_origin"].get("confidence") == "high":
+        yield "[config_origin] confidence is 'high', more than a trainer's own config can give"
 
 
 def _group_problems(raw: dict[str, Any]) -> Iterator[str]:
@@ -88,9 +98,9 @@ def _group_problems(raw: dict[str, Any]) -> Iterator[str]:
 
 
 def _null_problems(raw: dict[str, Any]) -> Iterator[str]:
-    for dotted in raw["config_origin"].get("null_keys", ()):
+    for dotted in raw.get("config_origin", {}).get("null_keys", ()):
         *tables, key = str(dotted).split(".")
-        table: object = raw["config"]
+        table: object = raw.get("config", {})
         for part in tables:
             table = table.get(part, {}) if isinstance(table, dict) else None
         if not isinstance(table, dict) or key in table:
@@ -98,7 +108,7 @@ def _null_problems(raw: dict[str, Any]) -> Iterator[str]:
 
 
 def _fact_problems(table: dict[str, Any], keys: dict[str, type], where: str) -> list[str]:
-    wrong = list(_key_problems(table, {**keys, **_PROVENANCE}, where))
+    wrong = list(_key_problems(table, {**keys, **PROVENANCE}, where))
     if wrong:
         return wrong
     if not _URL.fullmatch(table["source"]):

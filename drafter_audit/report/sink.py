@@ -1,4 +1,4 @@
-"""The only place that writes to stdout, or to the file that stands for it."""
+"""The only place that writes results to stdout, or to the file that stands for it, and remarks on them to stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drafter_audit import __version__
-from drafter_audit.errors import AuditError, UsageError
+from drafter_audit.errors import AuditError, UsageError, escape
 from drafter_audit.report.document import Document
 from drafter_audit.report.render import render
 
@@ -43,6 +43,11 @@ def emit(
         raise
     except OSError as error:
         raise _cannot_write(error, output) from None
+
+
+def tell(remark: str) -> None:
+    """One line on stderr about a result that was written: stdout is data, stderr is talk."""
+    sys.stderr.write(f"note: {escape(remark)}\n")
 
 
 def _cannot_write(error: OSError, output: str | None) -> AuditError:

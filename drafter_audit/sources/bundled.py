@@ -1,4 +1,4 @@
-"""A bundled record as a source: its config.json, rebuilt, and no weights."""
+"""A bundled record as a source: its config.json and hf_quant_config.json, rebuilt, and no weights."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class BundledSource:
     ref: str
     name: str
     config: bytes
+    quantisation: bytes | None = None
     kind: Literal["bundled"] = "bundled"
     revision: str | None = None
     weights_file: str | None = None
 
     def files(self) -> Mapping[str, int | None]:
-        return {"config.json": len(self.config)}
+        return {name: len(content) for name, content in self._contents().items()}
 
     def read(self, name: str, *, limit: int) -> bytes:
         whole = self._file(name)
@@ -35,11 +36,16 @@ class BundledSource:
     def read_range(self, name: str, start: int, stop: int) -> bytes:
         return self._file(name)[start:stop]
 
+    def _contents(self) -> dict[str, bytes]:
+        quantised = {} if self.quantisation is None else {"hf_quant_config.json": self.quantisation}
+        return {"config.json": self.config, **quantised}
+
     def _file(self, name: str) -> bytes:
-        if name != "config.json":
+        content = self._contents().get(name)
+        if content is None:
             mend = f"take the repository itself, {self.name}"
             raise NotFoundError(f"a bundled record has no {name}", f"bundled record {self.ref}", mend)
-        return self.config
+        return content
 
 
 def bundled_names() -> tuple[str, ...]:
@@ -48,6 +54,19 @@ def bundled_names() -> tuple[str, ...]:
 
 
 def open_bundled(name: str) -> Source:
-    """The record called `name` as files. Raises BadReferenceError if there is none."""
+    """The record called `name` as files.
+
+    Raises BadReferenceError if there is none, CheckpointError where it holds no config.
+    """
     record = registry.load(name)
-    return BundledSource(ref=name, name=record.repo, config=json.dumps(record.config, indent=2).encode())
+    if record.config_origin is None:
+        held = ", ".join(record.held()) or "no fact"
+        mend = f"take the repository itself, {record.repo}"
+        raise CheckpointError(f"its config.json was not seen: the record holds {held}", f"bundled record {name}", mend)
+    quantised = record.hf_quant_config
+    return BundledSource(
+        ref=name,
+        name=record.repo,
+        config=json.dumps(record.config, indent=2).encode(),
+        quantisation=None if quantised is None else json.dumps({"quantization": quantised}, indent=2).encode(),
+    )

@@ -34,6 +34,7 @@ _WIRING: tuple[Rule, ...] = (
     settings.dtype,
     settings.rope,
     settings.target,
+    settings.record,
     settings.facts,
 )
 

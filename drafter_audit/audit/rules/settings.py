@@ -6,6 +6,7 @@ from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.architecture import DTYPE_NAMES, declared_dtype
 from drafter_audit.drafter.kinds import declares_eagle3
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.facts import registry
 
 
 def kind(spec: DrafterSpec) -> Findings:
@@ -149,6 +150,19 @@ def target(spec: DrafterSpec) -> Findings:
             key="vocab_size",
             evidence={"drafter": arch.vocab_size, "target": target.vocab_size},
         )
+
+
+def record(spec: DrafterSpec) -> Findings:
+    """What a bundled record could not see of the config."""
+    if spec.source != "bundled":
+        return
+    seen = registry.load(spec.ref)
+    if seen.config_origin == "trainer_repo":
+        what = "config.json was not seen: these are the settings in its trainer's repository"
+        yield Finding("CONFIG-TRAINER", "info", what, "what was published may differ")
+    elif not seen.config_complete:
+        what = "config.json was seen in part"
+        yield Finding("CONFIG-PARTIAL", "info", what, "a setting that is missing here may be declared there")
 
 
 def facts(spec: DrafterSpec) -> Findings:
