@@ -10,8 +10,12 @@ Which files count, the first that fits:
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
 from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
@@ -23,13 +27,30 @@ from drafter_audit.sources.names import is_weight_name, leaves_folder
 FIRST_READ_BYTES = 100_000
 """Holds the header of most files, so that one request per file does."""
 
+SPECULATIVE_BYTES = 131_072
+"""Read at most beyond what the tensor names in an index make sure of, so that one request per shard does."""
+
 MAX_INDEX_BYTES = 100_000_000
 
 _WHOLE = "model.safetensors"
 _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
 _INDEX_SUFFIX = ".safetensors.index.json"
-_PARALLEL_READS = 8
+_PARALLEL_READS = 32
+_MAX_FIRST_READ_BYTES = 4_000_000  # an index can promise anything
+
+# `"":{"dtype":"I8","shape":[],"data_offsets":[0,0]},` beside the name itself, and what most entries take beyond it.
+_ENTRY_BYTES = 50
+_ENTRY_SPARE_BYTES = 45
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The weight files that count, sorted; the index that named them, if one did, and what it says."""
+
+    names: list[str]
+    index: str | None = None
+    weight_map: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_table(source: Source) -> TensorTable | None:
@@ -38,13 +59,27 @@ def load_table(source: Source) -> TensorTable | None:
     Raises HeaderError for a file that is no safetensors file, ShardIndexError for an index that does not fit its
     files, CheckpointError for a folder that holds no readable weights; NetworkError, AccessError.
     """
-    names, index = checkpoint_files(source)
-    if not names:
-        return None
-    headers = _read_headers(source, names)
-    tensors = _merge(source, headers, read_index(source, index) if index else {})
-    metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
-    return TensorTable(tuple(sorted(tensors, key=lambda tensor: tensor.name)), tuple(names), index, metadata)
+    with _no_garbage():
+        chosen = _choose(source)
+        if not chosen.names:
+            return None
+        headers = _read_headers(source, chosen)
+        tensors = _merge(source, headers, chosen.weight_map)
+        metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
+        sorted_tensors = tuple(tensors[name] for name in sorted(tensors))
+        return TensorTable(sorted_tensors, tuple(chosen.names), chosen.index, metadata)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """No cycle arises here, and the collector would walk each of some 100,000 objects again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
@@ -52,30 +87,35 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
 
     Raises ShardIndexError, CheckpointError, NetworkError, AccessError.
     """
+    chosen = _choose(source)
+    return chosen.names, chosen.index
+
+
+def _choose(source: Source) -> _Chosen:
     if source.weights_file is not None:
-        return [_supported(source, source.weights_file)], None
+        return _Chosen([_supported(source, source.weights_file)])
     index = _index_name(source)
     if index is not None:
-        return _shards(source, index), index
+        return _shards(source, index)
     found = [name for name in _top_level(source) if name.endswith(_SUFFIX)]
     if _WHOLE in found:
-        return [_WHOLE], None
+        return _Chosen([_WHOLE])
     if not found:
         _explain_absence(source)
-    return found, None
+    return _Chosen(found)
 
 
-def read_header(source: Source, name: str) -> Header:
-    """The header of the weight file `name`, `__metadata__` included: one read, two where it is above 100 kB.
+def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES) -> Header:
+    """The header of the weight file `name`, `__metadata__` included: one read, or two if above `first_read` bytes.
 
     Raises HeaderError, NotFoundError, NetworkError, AccessError.
     """
-    head = source.read_range(name, 0, FIRST_READ_BYTES)
+    head = source.read_range(name, 0, first_read, keep=True)
     size = source.files().get(name)
     where = f"{source.name}/{name}"
     end = header_end(head, size, where)
     if end > len(head):
-        head += source.read_range(name, len(head), end)
+        head += source.read_range(name, len(head), end, keep=True)
     return parse_header(head, size, where)
 
 
@@ -94,7 +134,7 @@ def read_index(source: Source, name: str) -> Mapping[str, str]:
     except (ValueError, RecursionError) as error:
         raise ShardIndexError(f"not JSON ({error})", where, "save the checkpoint again") from error
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+    if not isinstance(weight_map, dict) or set(map(type, weight_map.values())) - {str}:
         raise ShardIndexError("no weight_map of tensor names to files", where, "save the checkpoint again")
     for file in sorted(set(weight_map.values())):
         if leaves_folder(file):
@@ -121,8 +161,9 @@ def _index_name(source: Source) -> str | None:
     return usual if usual in found else next(iter(found), None)
 
 
-def _shards(source: Source, index: str) -> list[str]:
-    shards = sorted(set(read_index(source, index).values()))
+def _shards(source: Source, index: str) -> _Chosen:
+    weight_map = read_index(source, index)
+    shards = sorted(set(weight_map.values()))
     absent = [name for name in shards if name not in source.files()]
     if absent:
         _explain_absent_shards(source, index, absent)
@@ -130,7 +171,7 @@ def _shards(source: Source, index: str) -> list[str]:
         raise ShardIndexError("an empty weight_map", f"{source.name}/{index}", "save the checkpoint again")
     for name in shards:
         _supported(source, name)
-    return shards
+    return _Chosen(shards, index, weight_map)
 
 
 def _explain_absent_shards(source: Source, index: str, absent: list[str]) -> None:
@@ -176,24 +217,45 @@ def _refuse_format(source: Source, names: list[str]) -> None:
     )
 
 
-def _read_headers(source: Source, names: list[str]) -> dict[str, Header]:
-    if len(names) == 1:
-        return {names[0]: read_header(source, names[0])}
+def _read_headers(source: Source, chosen: _Chosen) -> dict[str, Header]:
+    if len(chosen.names) == 1:
+        return {chosen.names[0]: read_header(source, chosen.names[0])}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
+    first = _first_reads(chosen.weight_map)
+
+    def read(name: str) -> Header:
+        return read_header(source, name, first_read=first.get(name, FIRST_READ_BYTES))
+
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
-        return dict(zip(names, pool.map(lambda name: read_header(source, name), names), strict=True))
+        return dict(zip(chosen.names, pool.map(read, chosen.names), strict=True))
 
 
-def _merge(source: Source, headers: Mapping[str, Header], weight_map: Mapping[str, str]) -> Iterable[TensorInfo]:
+def _first_reads(weight_map: Mapping[str, str]) -> dict[str, int]:
+    """Bytes to read of each shard, so that its header lies in them.
+
+    A header cannot be shorter than its tensors' names with the least that belongs to each; what is read beyond that is
+    a guess, of SPECULATIVE_BYTES at most.
+    """
+    counts = Counter(weight_map.values())
+    sure = {file: _ENTRY_BYTES * count for file, count in counts.items()}
+    for name, file in weight_map.items():
+        sure[file] += len(name)
+    guessed = {file: min(SPECULATIVE_BYTES, 4096 + _ENTRY_SPARE_BYTES * count) for file, count in counts.items()}
+    return {file: min(_MAX_FIRST_READ_BYTES, max(FIRST_READ_BYTES, sure[file] + guessed[file])) for file in counts}
+
+
+def _merge(source: Source, headers: Mapping[str, Header], weight_map: Mapping[str, str]) -> dict[str, TensorInfo]:
     """One entry per tensor name. Where two files hold a name, the index chooses; without its word it is an error."""
     found: dict[str, TensorInfo] = {}
     for file, header in headers.items():
-        for entry in header.entries:
-            chosen = weight_map.get(entry.name)
-            if entry.name in found and chosen not in (file, found[entry.name].file):
-                both = f"{found[entry.name].file} and {file}"
-                raise CheckpointError(f"tensor {entry.name!r} is in {both}", source.name, "keep one of them")
-            if entry.name not in found or chosen == file:
-                found[entry.name] = TensorInfo(entry.name, entry.dtype, entry.shape, file, entry.start, entry.nbytes)
-    return found.values()
+        for name, dtype, shape, start, nbytes in header.entries:
+            if name in found:
+                chosen = weight_map.get(name)
+                if chosen not in (file, found[name].file):
+                    both = f"{found[name].file} and {file}"
+                    raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
+                if chosen != file:
+                    continue
+            found[name] = TensorInfo(name, dtype, shape, file, start, nbytes)
+    return found

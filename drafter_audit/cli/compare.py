@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.options import complete_reference, output_options, target_option
+from drafter_audit.cli.options import complete_reference, offline_option, output_options, target_option
 
 
 @click.command()
 @click.argument("refs", metavar="REF REF [REF]...", shell_complete=complete_reference, nargs=-1, required=True)
 @target_option
 @click.option("--exit-code", is_flag=True, help="Exit 1 if the drafters differ in meaning, as git diff does.")
+@offline_option
 @output_options
 @click.pass_context
 def compare(
