@@ -173,14 +173,15 @@ def _announced(response: httpx2.Response, start: int, stop: int, place: Place) -
 
 
 def _read_exactly(response: httpx2.Response, length: int, place: Place) -> bytes:
-    data = bytearray()
+    chunks, received = [], 0
     for chunk in response.iter_bytes():
-        data += chunk
-        if len(data) > length:
+        chunks.append(chunk)
+        received += len(chunk)
+        if received > length:
             _refuse("the server sends more than it announced", place)
-    if len(data) < length:
+    if received < length:
         raise CutShortError
-    return bytes(data)
+    return b"".join(chunks)
 
 
 def _refuse(what: str, place: Place) -> NoReturn:

@@ -40,11 +40,13 @@ def once(key: tuple[str, ...], fetch: Callable[[], bytes]) -> bytes:
 def recall(key: tuple[str, ...]) -> bytes | None:
     """What was kept under `key`; None where nothing is, or where it is damaged."""
     try:
-        data = b"" if _is_off() else _path(key).read_bytes()
+        if _is_off():
+            return None
+        with _path(key).open("rb") as file:
+            check, data = file.read(_CHECK_BYTES), file.read()
     except OSError:
         return None
-    body = data[_CHECK_BYTES:]
-    return body if len(data) >= _CHECK_BYTES and data[:_CHECK_BYTES] == _check(body) else None
+    return data if check == _check(data) else None
 
 
 def keep(key: tuple[str, ...], data: bytes) -> None:
@@ -55,7 +57,7 @@ def keep(key: tuple[str, ...], data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _make_room(path.parent)
-        _write(path, _check(data) + data)
+        _write(path, data)
     except OSError as error:
         _log.info("nothing is kept in %s: %s", path.parent, error)
 
@@ -65,6 +67,7 @@ def _write(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with open(handle, "wb") as file:
+            file.write(_check(data))
             file.write(data)
         os.replace(temporary, path)
     except BaseException:

@@ -14,6 +14,7 @@ Tensor = tuple[str, tuple[str, tuple[int, ...]]]
 LAYERS = 61
 EXPERTS = 384
 SHARDS = 62
+TENSORS = 139_095
 
 _HIDDEN, _EXPERT, _DENSE, _VOCAB = 7168, 2048, 18432, 163_840
 _ATTENTION: dict[str, tuple[int, ...]] = {
