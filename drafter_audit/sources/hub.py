@@ -99,7 +99,8 @@ class HubSource:
         path = cached_file(place, self.revision)
         if path is None:
             self._check_listed(place)
-            key = ("range", place.repo, self.revision, place.file or "", str(start), str(stop))
+            size = self._listing.files[place.file or ""]
+            key = ("range", place.repo, self.revision, place.file or "", str(size), str(start), str(stop))
             return kept.once(key, fetch) if keep else fetch()
         with path.open("rb") as file:
             file.seek(start)
