@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from drafter_audit.checkpoint.config import read_config
-from drafter_audit.checkpoint.load import SPECULATIVE_BYTES, load_table
+from drafter_audit.checkpoint.load import load_table
+from drafter_audit.checkpoint.shard_reads import SPECULATIVE_BYTES
 from drafter_audit.errors import NetworkError
 from drafter_audit.sources import kept
 from drafter_audit.sources.open import open_source

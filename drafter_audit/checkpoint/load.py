@@ -10,25 +10,17 @@ Which files count, the first that fits:
 
 from __future__ import annotations
 
-import gc
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
+from drafter_audit.checkpoint.shard_reads import FIRST_READ_BYTES, first_reads, no_garbage
 from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.errors import CheckpointError, NotFoundError, ShardIndexError
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.names import is_weight_name, leaves_folder
-
-FIRST_READ_BYTES = 100_000
-"""Holds the header of most files, so that one request per file does."""
-
-SPECULATIVE_BYTES = 131_072
-"""Read at most beyond what the tensor names in an index make sure of, so that one request per shard does."""
 
 MAX_INDEX_BYTES = 100_000_000
 
@@ -37,11 +29,6 @@ _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole 
 _SUFFIX = ".safetensors"
 _INDEX_SUFFIX = ".safetensors.index.json"
 _PARALLEL_READS = 32
-_MAX_FIRST_READ_BYTES = 4_000_000  # an index can promise anything
-
-# `"":{"dtype":"I8","shape":[],"data_offsets":[0,0]},` beside the name itself, and what most entries take beyond it.
-_ENTRY_BYTES = 50
-_ENTRY_SPARE_BYTES = 45
 
 
 @dataclass(frozen=True)
@@ -59,7 +46,7 @@ def load_table(source: Source) -> TensorTable | None:
     Raises HeaderError for a file that is no safetensors file, ShardIndexError for an index that does not fit its
     files, CheckpointError for a folder that holds no readable weights; NetworkError, AccessError.
     """
-    with _no_garbage():
+    with no_garbage():
         chosen = _choose(source)
         if not chosen.names:
             return None
@@ -68,18 +55,6 @@ def load_table(source: Source) -> TensorTable | None:
         metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
         sorted_tensors = tuple(tensors[name] for name in sorted(tensors))
         return TensorTable(sorted_tensors, tuple(chosen.names), chosen.index, metadata)
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """No cycle arises here, and the collector would walk each of some 100,000 objects again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
@@ -222,27 +197,13 @@ def _read_headers(source: Source, chosen: _Chosen) -> dict[str, Header]:
         return {chosen.names[0]: read_header(source, chosen.names[0])}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
-    first = _first_reads(chosen.weight_map)
+    first = first_reads(chosen.weight_map)
 
     def read(name: str) -> Header:
         return read_header(source, name, first_read=first.get(name, FIRST_READ_BYTES))
 
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
         return dict(zip(chosen.names, pool.map(read, chosen.names), strict=True))
-
-
-def _first_reads(weight_map: Mapping[str, str]) -> dict[str, int]:
-    """Bytes to read of each shard, so that its header lies in them.
-
-    A header cannot be shorter than its tensors' names with the least that belongs to each; what is read beyond that is
-    a guess, of SPECULATIVE_BYTES at most.
-    """
-    counts = Counter(weight_map.values())
-    sure = {file: _ENTRY_BYTES * count for file, count in counts.items()}
-    for name, file in weight_map.items():
-        sure[file] += len(name)
-    guessed = {file: min(SPECULATIVE_BYTES, 4096 + _ENTRY_SPARE_BYTES * count) for file, count in counts.items()}
-    return {file: min(_MAX_FIRST_READ_BYTES, max(FIRST_READ_BYTES, sure[file] + guessed[file])) for file in counts}
 
 
 def _merge(source: Source, headers: Mapping[str, Header], weight_map: Mapping[str, str]) -> dict[str, TensorInfo]:
