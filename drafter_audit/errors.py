@@ -11,6 +11,7 @@
     +-- CheckpointError            exit 3, the files are not what they claim to be
         +-- ConfigError            config.json
         +-- HeaderError            a weight file's header
+        +-- PickledError           a weight file that torch.save wrote
         +-- ShardIndexError        a shard index
 
 A message says what is wrong, where, and how to mend it, on one line. Text that came from a file or
@@ -79,6 +80,10 @@ class ConfigError(CheckpointError):
 
 
 class HeaderError(CheckpointError):
+    pass
+
+
+class PickledError(CheckpointError):
     pass
 
 

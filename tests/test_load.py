@@ -10,7 +10,7 @@ import pytest
 from drafter_audit.checkpoint.load import checkpoint_files, load_table, read_header
 from drafter_audit.checkpoint.shard_reads import FIRST_READ_BYTES
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
-from drafter_audit.errors import AuditError, CheckpointError, HeaderError, NotFoundError, ShardIndexError
+from drafter_audit.errors import AuditError, CheckpointError, HeaderError, NotFoundError, PickledError, ShardIndexError
 from drafter_audit.sources.bundled import bundled_names
 from drafter_audit.sources.open import open_source
 from tests.hub import header_bytes, write_safetensors, write_sparse
@@ -136,9 +136,10 @@ def test_without_weights_there_is_no_table(tmp_path):
     [
         ([], CheckpointError, "empty"),
         (["README.md"], CheckpointError, "neither config.json nor weights"),
-        (["config.json", "pytorch_model.bin"], CheckpointError, "only pickled weights"),
-        (["config.json", "pytorch_model-00001-of-00002.bin"], CheckpointError, "safetensors.torch.save_file"),
-        (["state.pt"], CheckpointError, "only pickled weights"),
+        (["config.json", "pytorch_model.bin"], PickledError, "not a zip archive"),
+        (["config.json", "pytorch_model-00001-of-00002.bin"], PickledError, "not a zip archive"),
+        (["config.json", "training_args.bin"], CheckpointError, "name the weight file itself"),
+        (["state.pt"], CheckpointError, "other pickles are not guessed to be weights"),
         (["model-Q4.gguf"], CheckpointError, "only GGUF weights"),
         (["config.json", "epoch_1/model.safetensors"], CheckpointError, "name one of its folders instead (epoch_1)"),
     ],
@@ -150,9 +151,9 @@ def test_says_why_there_are_no_weights(tmp_path, names, error, said):
     expect(error, tmp_path, said, str(tmp_path))
 
 
-def test_a_pickle_named_alone_is_refused(tmp_path):
+def test_a_bare_pickle_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    expect(CheckpointError, tmp_path / "pytorch_model.bin", "only pickled weights", "pytorch_model.bin")
+    expect(PickledError, tmp_path / "pytorch_model.bin", "but a pickle", "pytorch_model.bin")
 
 
 @pytest.mark.parametrize(
@@ -216,10 +217,10 @@ def test_many_absent_shards_are_counted(tmp_path):
     expect(ShardIndexError, tmp_path, "model-00002-of-00009.safetensors and 6 more", INDEX)
 
 
-def test_an_index_of_pickles_is_refused(tmp_path):
+def test_an_index_of_the_other_format_is_refused(tmp_path):
     (tmp_path / "part.bin").touch()
     write_index(tmp_path, {"a": "part.bin"})
-    expect(CheckpointError, tmp_path, "only pickled weights", "part.bin")
+    expect(ShardIndexError, tmp_path, "names 'part.bin', which is no .safetensors file", INDEX)
 
 
 def test_several_indexes_need_a_choice(tmp_path):

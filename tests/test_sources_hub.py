@@ -223,7 +223,7 @@ def test_an_absent_folder_is_named(hub):
     [
         ({}, "empty, org/drafter"),
         ({"README.md": b""}, "neither config.json nor weights, org/drafter"),
-        ({"pytorch_model.bin": b""}, "only pickled weights"),
+        ({"pytorch_model.bin": b""}, "an empty file, org/drafter/pytorch_model.bin"),
         ({"model.safetensors": b""}, "an empty file, org/drafter/model.safetensors"),
         ({"model.safetensors": b"version https://git-lfs.github.com/spec/v1\n"}, "a git-lfs pointer"),
         ({"model.safetensors": b"<!DOCTYPE html>"}, "an HTML page"),

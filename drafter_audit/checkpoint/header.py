@@ -54,13 +54,17 @@ _ENTRIES = re.compile(
 
 
 class HeaderEntry(NamedTuple):
-    """One tensor; `start` is its absolute byte offset in the file, `nbytes` its size in bytes."""
+    """One tensor; `start` is its absolute byte offset in the file, `nbytes` its size in bytes.
+
+    `strides` as in `TensorInfo`: only a pickled file has them.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     start: int
     nbytes: int
+    strides: tuple[int, ...] | None = None
 
     @property
     def end(self) -> int:
@@ -69,10 +73,14 @@ class HeaderEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """The tensors in file order, and `__metadata__`, {} where there is none."""
+    """The tensors in file order, and `__metadata__`, {} where there is none.
+
+    `notes` are what a reader must know of the file beside its tensors; a safetensors file gives none.
+    """
 
     entries: tuple[HeaderEntry, ...]
     metadata: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def header_end(head: bytes, file_size: int | None, where: str) -> int:

@@ -5,56 +5,79 @@ Which files count, the first that fits:
 1. the one file that the reference named;
 2. the shards that a `*.safetensors.index.json` names, as vLLM and SGLang do, even beside a whole model.safetensors;
 3. model.safetensors;
-4. every other .safetensors file of the folder.
+4. every other .safetensors file of the folder;
+5. where it has none, the same of what torch.save wrote: the shards that a `*.bin.index.json` names,
+   pytorch_model.bin, every other pytorch_model-*.bin. No other pickle is guessed to hold weights.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
+from drafter_audit.checkpoint.shard_index import ShardIndex, find_faults, read_index
 from drafter_audit.checkpoint.shard_reads import FIRST_READ_BYTES, first_reads, no_garbage
-from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.errors import CheckpointError, NotFoundError, ShardIndexError
 from drafter_audit.sources.base import Source
-from drafter_audit.sources.names import is_weight_name, leaves_folder
+from drafter_audit.sources.names import is_weight_name
 
-MAX_INDEX_BYTES = 100_000_000
-
-_WHOLE = "model.safetensors"
 _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
-_INDEX_SUFFIX = ".safetensors.index.json"
+_PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 _PARALLEL_READS = 32
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """The weight files that count, sorted; the index that named them, if one did, and what it says."""
+    """The weight files that count, sorted, and the index that named them, if one did."""
 
     names: list[str]
-    index: str | None = None
-    weight_map: Mapping[str, str] = field(default_factory=dict)
+    index: ShardIndex | None = None
+
+
+@dataclass(frozen=True)
+class _Family:
+    """File names of one format: of the whole checkpoint, and the pattern of what else may hold weights."""
+
+    suffix: str
+    whole: str
+    others: re.Pattern[str]
+
+
+_SAFETENSORS = _Family(_SUFFIX, "model.safetensors", re.compile(r".+\.safetensors"))
+_PICKLED = _Family(".bin", "pytorch_model.bin", re.compile(r"pytorch_model-.+\.bin"))
 
 
 def load_table(source: Source) -> TensorTable | None:
     """Every tensor in the source's weight files, from their headers; None where it has a config.json and no weights.
 
-    Raises HeaderError for a file that is no safetensors file, ShardIndexError for an index that does not fit its
-    files, CheckpointError for a folder that holds no readable weights; NetworkError, AccessError.
+    Raises HeaderError for a file that is no safetensors file, PickledError for one that torch.save did not write or
+    whose pickle is more than a state dict, ShardIndexError for an index that names absent files, CheckpointError for a
+    folder that holds no readable weights; NetworkError, AccessError.
     """
     with no_garbage():
         chosen = _choose(source)
-        if not chosen.names:
-            return None
-        headers = _read_headers(source, chosen)
-        tensors = _merge(source, headers, chosen.weight_map)
-        metadata = {key: value for header in headers.values() for key, value in header.metadata.items()}
-        sorted_tensors = tuple(tensors[name] for name in sorted(tensors))
-        return TensorTable(sorted_tensors, tuple(chosen.names), chosen.index, metadata)
+        return _table(source, chosen) if chosen.names else None
+
+
+def _table(source: Source, chosen: _Chosen) -> TensorTable:
+    names, index = chosen.names, chosen.index
+    headers = _read_headers(source, chosen)
+    places = _places(headers)
+    tensors = tuple(sorted(_merge(source, headers, places, index), key=attrgetter("name")))
+    return TensorTable(
+        tensors,
+        tuple(names),
+        index.name if index else None,
+        metadata={key: value for header in headers.values() for key, value in header.metadata.items()},
+        index_faults=tuple(find_faults(index, places, tensors, _top_level(source))) if index else (),
+        notes=tuple(f"{file}: {note}" for file, header in headers.items() for note in header.notes),
+        ignored=_ignored(source, names),
+    )
 
 
 def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
@@ -63,21 +86,21 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
     Raises ShardIndexError, CheckpointError, NetworkError, AccessError.
     """
     chosen = _choose(source)
-    return chosen.names, chosen.index
+    return chosen.names, chosen.index.name if chosen.index else None
 
 
 def _choose(source: Source) -> _Chosen:
     if source.weights_file is not None:
         return _Chosen([_supported(source, source.weights_file)])
-    index = _index_name(source)
-    if index is not None:
-        return _shards(source, index)
-    found = [name for name in _top_level(source) if name.endswith(_SUFFIX)]
-    if _WHOLE in found:
-        return _Chosen([_WHOLE])
-    if not found:
-        _explain_absence(source)
-    return _Chosen(found)
+    for family in (_SAFETENSORS, _PICKLED):
+        index = _index_name(source, family)
+        if index is not None:
+            return _shards(source, index, family)
+        found = _of_family(source, family)
+        if found:
+            return _Chosen(found)
+    _explain_absence(source)
+    return _Chosen([])
 
 
 def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES) -> Header:
@@ -94,65 +117,56 @@ def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES
     return parse_header(head, size, where)
 
 
-def read_index(source: Source, name: str) -> Mapping[str, str]:
-    """The `weight_map` of the shard index `name`: tensor name to file name.
-
-    Raises ShardIndexError where it is not JSON, has no weight_map, or names a file outside the folder.
-    """
-    where = f"{source.name}/{name}"
-    try:
-        index = json.loads(
-            source.read(name, limit=MAX_INDEX_BYTES),
-            object_pairs_hook=unique_object,
-            parse_constant=refuse_constant,
-        )
-    except (ValueError, RecursionError) as error:
-        raise ShardIndexError(f"not JSON ({error})", where, "save the checkpoint again") from error
-    weight_map = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(weight_map, dict) or set(map(type, weight_map.values())) - {str}:
-        raise ShardIndexError("no weight_map of tensor names to files", where, "save the checkpoint again")
-    for file in sorted(set(weight_map.values())):
-        if leaves_folder(file):
-            raise ShardIndexError(f"names {file!r}, outside its folder", where, "do not trust this checkpoint")
-    return weight_map
-
-
 def _top_level(source: Source) -> list[str]:
     return sorted(name for name in source.files() if "/" not in name)
 
 
+def _of_family(source: Source, family: _Family) -> list[str]:
+    names = _top_level(source)
+    return [family.whole] if family.whole in names else [name for name in names if family.others.fullmatch(name)]
+
+
+def _ignored(source: Source, names: list[str]) -> tuple[str, ...]:
+    """Pickled weights beside the safetensors that are read; none are looked for where one file was named."""
+    if source.weights_file is not None or not names[0].endswith(_SUFFIX):
+        return ()
+    return tuple(_of_family(source, _PICKLED))
+
+
 def _supported(source: Source, name: str) -> str:
-    if not name.endswith(_SUFFIX):
+    if not name.lower().endswith((_SUFFIX, *_PICKLED_SUFFIXES)):
         _refuse_format(source, [name])
     return name
 
 
-def _index_name(source: Source) -> str | None:
-    found = [name for name in _top_level(source) if name.endswith(_INDEX_SUFFIX)]
-    usual = f"{_WHOLE}.index.json"
+def _index_name(source: Source, family: _Family) -> str | None:
+    found = [name for name in _top_level(source) if name.endswith(f"{family.suffix}.index.json")]
+    usual = f"{family.whole}.index.json"
     if len(found) > 1 and usual not in found:
         names = ", ".join(found)
         raise ShardIndexError(f"several shard indexes ({names})", source.name, "keep the one that is meant")
     return usual if usual in found else next(iter(found), None)
 
 
-def _shards(source: Source, index: str) -> _Chosen:
-    weight_map = read_index(source, index)
-    shards = sorted(set(weight_map.values()))
+def _shards(source: Source, index: str, family: _Family) -> _Chosen:
+    found = read_index(source, index)
+    shards = sorted(set(found.weight_map.values()))
     absent = [name for name in shards if name not in source.files()]
     if absent:
         _explain_absent_shards(source, index, absent)
     if not shards:
         raise ShardIndexError("an empty weight_map", f"{source.name}/{index}", "save the checkpoint again")
-    for name in shards:
-        _supported(source, name)
-    return _Chosen(shards, index, weight_map)
+    wrong = next((name for name in shards if not name.endswith(family.suffix)), None)
+    if wrong is not None:
+        what = f"names {wrong!r}, which is no {family.suffix} file"
+        raise ShardIndexError(what, f"{source.name}/{index}", "save the checkpoint again")
+    return _Chosen(shards, found)
 
 
 def _explain_absent_shards(source: Source, index: str, absent: list[str]) -> None:
     _ask_once_more(source, absent[0])
     some = ", ".join(absent[:3]) + (f" and {len(absent) - 3} more" if len(absent) > 3 else "")
-    whole = [name for name in _top_level(source) if name in (_WHOLE, _CONSOLIDATED)]
+    whole = [name for name in _top_level(source) if name in (_SAFETENSORS.whole, _CONSOLIDATED, _PICKLED.whole)]
     mend = f"remove the stale index: {whole[0]} is there" if whole else "download the absent files or mend the index"
     raise ShardIndexError(f"names files that are not there ({some})", f"{source.name}/{index}", mend)
 
@@ -168,12 +182,12 @@ def _ask_once_more(source: Source, name: str) -> None:
 def _explain_absence(source: Source) -> None:
     """Raises CheckpointError unless the source has a config.json and nothing that could be weights."""
     if source.kind != "bundled":
-        _ask_once_more(source, _WHOLE)
+        _ask_once_more(source, _SAFETENSORS.whole)
     files = source.files()
     others = [name for name in _top_level(source) if is_weight_name(name)]
     if others:
         _refuse_format(source, others)
-    deeper = sorted({name.rpartition("/")[0] for name in files if name.endswith(_SUFFIX)})
+    deeper = sorted({name.rpartition("/")[0] for name in files if name.endswith((_SUFFIX, f"/{_PICKLED.whole}"))})
     if deeper:
         folders = ", ".join(deeper[:3])
         raise CheckpointError("no weights", source.name, f"name one of its folders instead ({folders})")
@@ -186,37 +200,61 @@ def _refuse_format(source: Source, names: list[str]) -> None:
     if all(name.lower().endswith(".gguf") for name in names):
         raise CheckpointError("only GGUF weights", f"{source.name}/{names[0]}", "name the safetensors checkpoint")
     raise CheckpointError(
-        "only pickled weights, which this release does not read",
+        "no safetensors, no pytorch_model.bin, and other pickles are not guessed to be weights",
         f"{source.name}/{names[0]}",
-        "convert them: load with torch.load(weights_only=True), save with safetensors.torch.save_file",
+        "name the weight file itself",
     )
 
 
 def _read_headers(source: Source, chosen: _Chosen) -> dict[str, Header]:
-    if len(chosen.names) == 1:
-        return {chosen.names[0]: read_header(source, chosen.names[0])}
+    names = chosen.names
+    if len(names) == 1:
+        return {names[0]: _read_any(source, names[0], FIRST_READ_BYTES)}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
-    first = first_reads(chosen.weight_map)
+    first = first_reads(chosen.index.weight_map) if chosen.index else {}
 
     def read(name: str) -> Header:
-        return read_header(source, name, first_read=first.get(name, FIRST_READ_BYTES))
+        return _read_any(source, name, first.get(name, FIRST_READ_BYTES))
 
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
-        return dict(zip(chosen.names, pool.map(read, chosen.names), strict=True))
+        return dict(zip(names, pool.map(read, names), strict=True))
 
 
-def _merge(source: Source, headers: Mapping[str, Header], weight_map: Mapping[str, str]) -> dict[str, TensorInfo]:
-    """One entry per tensor name. Where two files hold a name, the index chooses; without its word it is an error."""
-    found: dict[str, TensorInfo] = {}
+def _read_any(source: Source, name: str, first_read: int) -> Header:
+    if name.lower().endswith(_SUFFIX):
+        return read_header(source, name, first_read=first_read)
+    from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
+
+    return read_pickled(source, name)
+
+
+def _places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
+    """Tensor name -> the files that hold it."""
+    places: dict[str, tuple[str, ...]] = {}
     for file, header in headers.items():
-        for name, dtype, shape, start, nbytes in header.entries:
-            if name in found:
-                chosen = weight_map.get(name)
-                if chosen not in (file, found[name].file):
-                    both = f"{found[name].file} and {file}"
-                    raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
-                if chosen != file:
-                    continue
-            found[name] = TensorInfo(name, dtype, shape, file, start, nbytes)
-    return found
+        alone = (file,)  # one for all: a large target has 100,000 tensors
+        for entry in header.entries:
+            places[entry.name] = (*places[entry.name], file) if entry.name in places else alone
+    return places
+
+
+def _merge(
+    source: Source, headers: Mapping[str, Header], places: Mapping[str, tuple[str, ...]], index: ShardIndex | None
+) -> list[TensorInfo]:
+    """One entry per tensor name. Where two files hold a name, the index chooses, else its first; without an index it
+    is an error."""
+    chosen: dict[str, str] = {}  # where there is a choice
+    for name, files in places.items():
+        if len(files) > 1:
+            if index is None:
+                both = " and ".join(files[:2])
+                raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
+            listed = index.weight_map.get(name)
+            chosen[name] = listed if listed in files else files[0]
+    return [
+        TensorInfo(name, dtype, shape, file, start, nbytes, strides)
+        for file, header in headers.items()
+        for name, dtype, shape, start, nbytes, strides in header.entries
+        if chosen.get(name, file) == file
+    ]

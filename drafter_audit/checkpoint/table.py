@@ -6,13 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+FaultKind = Literal["absent", "misplaced", "unlisted", "unread", "duplicate", "total"]
 
 
 class TensorInfo(NamedTuple):  # a target has some 100,000 of them, and a dataclass takes twice the time to make
     """One stored tensor, from its header entry.
 
-    `start` is the absolute byte offset in `file`; `nbytes` the stored size in bytes.
+    `start` is the absolute byte offset in `file`; `nbytes` the stored size in bytes. `strides` are None where the
+    elements lie one after another from `start` on, row by row; else, for a view in a pickled file, the distance in
+    elements from one index to the next, for each dimension.
     """
 
     name: str
@@ -21,6 +25,7 @@ class TensorInfo(NamedTuple):  # a target has some 100,000 of them, and a datacl
     file: str
     start: int
     nbytes: int
+    strides: tuple[int, ...] | None = None
 
     @property
     def elements(self) -> int:
@@ -29,17 +34,39 @@ class TensorInfo(NamedTuple):  # a target has some 100,000 of them, and a datacl
 
 
 @dataclass(frozen=True)
+class IndexFault:
+    """One way in which a shard index and its files disagree, and the names of all tensors (of files) it is true of.
+
+    `said` tells the same for people, name by name. For `total`, `numbers` are the index's and the files' bytes.
+    """
+
+    kind: FaultKind
+    names: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    numbers: tuple[object, int] | None = None
+
+
+@dataclass(frozen=True)
 class TensorTable:
     """Every tensor of a checkpoint, sorted by name, and the files they lie in.
 
     `index` is the name of the shard index that named the files, None for a single file. `metadata` is the headers'
-    own `__metadata__`, merged.
+    own `__metadata__`, merged. `index_faults` are where the index and the files disagree; `notes` what is to be known
+    of pickled files beside their tensors; `ignored` the pickled weights that lie beside safetensors and are not read.
     """
 
     tensors: tuple[TensorInfo, ...]
     files: tuple[str, ...]
     index: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    index_faults: tuple[IndexFault, ...] = ()
+    notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def pickled(self) -> tuple[str, ...]:
+        """The files that torch.save wrote."""
+        return tuple(name for name in self.files if not name.lower().endswith(".safetensors"))
 
     def __iter__(self) -> Iterator[TensorInfo]:
         return iter(self.tensors)

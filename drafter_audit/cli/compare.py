@@ -20,7 +20,7 @@ def compare(
     """Set two or more drafters side by side and say what the differences come to.
 
     Reads config files and weight headers, no weights. The last REF is "ours" in the conclusions. A REF is a Hub
-    repository (org/name, org/name@revision, hf://..., a pasted URL), a folder, a .safetensors file or a bundled name.
+    repository (org/name, org/name@revision, hf://..., a pasted URL), a folder, a weight file or a bundled name.
 
     \b
     drafter-audit compare AQ-MedAI/Kimi-K2-Instruct-eagle3 ./ours

@@ -12,7 +12,7 @@ def default_refs() -> tuple[str, ...]:
     here = Path.cwd()
     if (here / "config.json").is_file():
         return (".",)
-    weights = [path.name for path in here.glob("*.safetensors")]
+    weights = [path.name for path in [*here.glob("*.safetensors")] or here.glob("pytorch_model*.bin")]
     if weights:
         return tuple(weights) if len(weights) == 1 else (".",)
     listed = project.in_folder(here)

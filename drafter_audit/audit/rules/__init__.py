@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, layer_ids, settings, shapes
+from drafter_audit.audit.rules import contents, files, index, layer_ids, settings, shapes
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -16,6 +16,9 @@ _CONTENTS: tuple[Rule, ...] = (
     shapes.tensors_against_each_other,
     shapes.fc_width,
     contents.without_weights,
+    index.index_against_headers,
+    files.pickled,
+    files.ignored,
     contents.unknown_tensors,
     contents.missing,
     contents.leftovers,
