@@ -39,8 +39,9 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure how fast the command line starts, against its bounds
+bench: $(READY) ## Measure how fast the command line starts and a large target is read, against bounds
 	$(PY) benchmarks/startup.py
+	$(PY) -m benchmarks.headers
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

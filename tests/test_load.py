@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drafter_audit.checkpoint.load import FIRST_READ_BYTES, checkpoint_files, load_table, read_header
+from drafter_audit.checkpoint.load import checkpoint_files, load_table, read_header
+from drafter_audit.checkpoint.shard_reads import FIRST_READ_BYTES
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.errors import AuditError, CheckpointError, HeaderError, NotFoundError, PickledError, ShardIndexError
 from drafter_audit.sources.bundled import bundled_names

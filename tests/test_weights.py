@@ -270,7 +270,7 @@ def test_a_view_whose_bytes_are_not_in_order_is_not_read_as_if_they_were(tmp_pat
     """torch.save keeps a transposed tensor as a view of its storage."""
     spec = open_drafter(write(tmp_path / "a", trained()))
     assert spec.table is not None
-    transposed = [replace(t, strides=(1, HIDDEN)) if t.name == "fc.weight" else t for t in spec.table]
+    transposed = [t._replace(strides=(1, HIDDEN)) if t.name == "fc.weight" else t for t in spec.table]
     clues = replace(spec.clues, table=replace(spec.table, tensors=tuple(transposed)))
     (found,) = compare_weights([spec, replace(spec, clues=clues)])
     assert "fc.weight" not in [tensor.name for tensor in found.tensors]

@@ -9,9 +9,12 @@ object (`["U8", [2], [0, 2]]`, `{"dtype": {"U8": null}}`), which only its JSON p
 from __future__ import annotations
 
 import json
+import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
 from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
 from drafter_audit.errors import HeaderError
@@ -37,9 +40,20 @@ _MAX_UINT = 2**64 - 1
 _MAX_DEPTH = 126  # what the library's JSON parser follows
 _DOWNLOAD = "download the real file"
 
+# A header as writers write it, with or without a space after commas and colons, and no escape in its strings.
+_STRING = r'"[^"\\\x00-\x1f]*+"'
+_SIZE = "(?:0|[1-9][0-9]*+)"
+_METADATA = re.compile(rf'\{{(?:"__metadata__": ?(\{{(?:{_STRING}: ?{_STRING}(?:, ?)?)*+\}}), ?)?')
+_ENTRIES = re.compile(
+    r'"([^"\\\x00-\x1f]*+)": ?\{"dtype": ?"'
+    rf'([A-Z0-9_]++", ?"shape": ?\[(?:{_SIZE}(?:, ?{_SIZE})*+)?)\], ?'
+    rf'"data_offsets": ?\[({_SIZE}), ?({_SIZE})\]\}}(?:, ?(?=")|\}} *\Z)'
+    "|(.++)",
+    re.DOTALL,
+)
 
-@dataclass(frozen=True)
-class HeaderEntry:
+
+class HeaderEntry(NamedTuple):
     """One tensor; `start` is its absolute byte offset in the file, `nbytes` its size in bytes.
 
     `strides` as in `TensorInfo`: only a pickled file has them.
@@ -51,6 +65,10 @@ class HeaderEntry:
     start: int
     nbytes: int
     strides: tuple[int, ...] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + self.nbytes
 
 
 @dataclass(frozen=True)
@@ -88,12 +106,61 @@ def parse_header(head: bytes, file_size: int | None, where: str) -> Header:
     end = header_end(head, file_size, where)
     if len(head) < end:
         raise HeaderError(f"cut short: {len(head)} bytes came of a header of {end}", where, _DOWNLOAD)
+    header = _usual_form(head, end) or _any_form(head, end, where)
+    _check_end(header.entries[-1].end if header.entries else end, file_size, where)
+    return header
+
+
+def _any_form(head: bytes, end: int, where: str) -> Header:
     fields = _load(head, end, where)
     metadata = _metadata(fields.pop("__metadata__", None), where)
     entries = [_entry(name, value, end, where) for name, value in fields.items()]
     entries.sort(key=lambda entry: (entry.start, entry.nbytes))
-    _check_cover(entries, end, file_size, where)
+    _check_cover(entries, end, where)
     return Header(tuple(entries), metadata)
+
+
+def _usual_form(head: bytes, end: int) -> Header | None:
+    """The header in a quarter of the time, where it is as writers write it; None leaves the judgement to the rest.
+
+    Every byte is matched: what belongs to neither metadata nor entries ends up in the last group of `_ENTRIES`.
+    """
+    try:
+        text = head[LENGTH_BYTES:end].decode("utf-8")
+        start = _METADATA.match(text)
+        found = _ENTRIES.findall(text, start.end()) if start else []
+        if not start or not found or found[-1][-1]:
+            return None
+        metadata: dict[str, str] = json.loads(start[1] or "{}", object_pairs_hook=unique_object)
+        entries = tuple(_usual_entries(found, end))
+    except (ValueError, LookupError, RecursionError):
+        return None
+    names = {entry.name for entry in entries}
+    return Header(entries, metadata) if len(names) == len(entries) and "__metadata__" not in names else None
+
+
+def _usual_entries(found: list[tuple[str, str, str, str, str]], base: int) -> Iterator[HeaderEntry]:
+    """Raises ValueError or LookupError for what is not clearly right, and where the order is not the file's."""
+    specs: dict[str, tuple[str, tuple[int, ...], int]] = {}
+    end = 0
+    for name, spec, first, last, _ in found:
+        if spec not in specs:
+            specs[spec] = _usual_spec(spec)
+        dtype, shape, nbytes = specs[spec]
+        start, end = end, int(last)
+        if int(first) != start or end - start != nbytes or end > _MAX_UINT:
+            raise ValueError
+        yield HeaderEntry(name, dtype, shape, base + start, nbytes)
+
+
+def _usual_spec(spec: str) -> tuple[str, tuple[int, ...], int]:
+    """dtype, shape and bytes of `F32","shape":[2,3`; many tensors have the same."""
+    dtype, _, sizes = spec.replace(" ", "").partition('","shape":[')
+    shape = [int(size) for size in sizes.split(",") if size]
+    bits = _bits(dtype, shape)
+    if bits is None or bits % 8:
+        raise ValueError
+    return sys.intern(dtype), tuple(shape), bits // 8
 
 
 def _misfit(head: bytes, length: int, file_size: int | None, where: str) -> tuple[str, str, str]:
@@ -221,14 +288,18 @@ def _bits(dtype: str, shape: list[int]) -> int | None:
     return bits
 
 
-def _check_cover(entries: list[HeaderEntry], base: int, file_size: int | None, where: str) -> None:
-    """The format wants the tensors back to back from the header's end to the file's end."""
+def _check_cover(entries: list[HeaderEntry], base: int, where: str) -> None:
+    """The format wants the tensors back to back from the header's end."""
     end = base
     for entry in entries:
         if entry.start != end:
             fault = "overlaps the tensor before it" if entry.start < end else "leaves a hole before it"
             raise HeaderError(f"tensor {entry.name!r} {fault}", where, "save the file again")
-        end += entry.nbytes
+        end = entry.end
+
+
+def _check_end(end: int, file_size: int | None, where: str) -> None:
+    """The format wants the file to end where its last tensor does."""
     if file_size is None:
         return
     if file_size < end:

@@ -15,21 +15,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
 from drafter_audit.checkpoint.shard_index import ShardIndex, find_faults, read_index
+from drafter_audit.checkpoint.shard_reads import FIRST_READ_BYTES, first_reads, no_garbage
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
 from drafter_audit.errors import CheckpointError, NotFoundError, ShardIndexError
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.names import is_weight_name
 
-FIRST_READ_BYTES = 100_000
-"""Holds the header of most files, so that one request per file does."""
-
 _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
 _PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
-_PARALLEL_READS = 8
+_PARALLEL_READS = 32
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The weight files that count, sorted, and the index that named them, if one did."""
+
+    names: list[str]
+    index: ShardIndex | None = None
 
 
 @dataclass(frozen=True)
@@ -52,19 +59,22 @@ def load_table(source: Source) -> TensorTable | None:
     whose pickle is more than a state dict, ShardIndexError for an index that names absent files, CheckpointError for a
     folder that holds no readable weights; NetworkError, AccessError.
     """
-    names, index_name = checkpoint_files(source)
-    if not names:
-        return None
-    headers = _read_headers(source, names)
+    with no_garbage():
+        chosen = _choose(source)
+        return _table(source, chosen) if chosen.names else None
+
+
+def _table(source: Source, chosen: _Chosen) -> TensorTable:
+    names, index = chosen.names, chosen.index
+    headers = _read_headers(source, chosen)
     if not any(header.entries for header in headers.values()):
         raise CheckpointError("no tensors", f"{source.name}/{names[0]}", "save the checkpoint again")
-    index = read_index(source, index_name) if index_name else None
     places = _places(headers)
-    tensors = tuple(sorted(_merge(source, headers, places, index), key=lambda tensor: tensor.name))
+    tensors = tuple(sorted(_merge(source, headers, places, index), key=attrgetter("name")))
     return TensorTable(
         tensors,
         tuple(names),
-        index_name,
+        index.name if index else None,
         metadata={key: value for header in headers.values() for key, value in header.metadata.items()},
         index_faults=tuple(find_faults(index, places, tensors, _top_level(source))) if index else (),
         notes=tuple(f"{file}: {note}" for file, header in headers.items() for note in header.notes),
@@ -77,39 +87,45 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
 
     Raises ShardIndexError, CheckpointError, NetworkError, AccessError.
     """
+    chosen = _choose(source)
+    return chosen.names, chosen.index.name if chosen.index else None
+
+
+def _choose(source: Source) -> _Chosen:
     if source.weights_file is not None:
-        return [_supported(source, source.weights_file)], None
+        return _Chosen([_supported(source, source.weights_file)])
     for family in (_SAFETENSORS, _PICKLED):
         index = _index_name(source, family)
         if index is not None:
-            return _shards(source, index, family), index
+            return _shards(source, index, family)
         found = _of_family(source, family)
         if found:
-            return found, None
+            return _Chosen(found)
     _explain_absence(source)
-    return [], None
+    return _Chosen([])
 
 
-def read_header(source: Source, name: str) -> Header:
+def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES) -> Header:
     """What the weight file `name` holds, safetensors or pickled; of the former `__metadata__` too.
+
+    A safetensors header takes one read, or two if it is above `first_read` bytes.
 
     Raises HeaderError, PickledError, NotFoundError, NetworkError, AccessError.
     """
     if name.lower().endswith(_SUFFIX):
-        return _read_safetensors(source, name)
+        return _read_safetensors(source, name, first_read)
     from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
 
     return read_pickled(source, name)
 
 
-def _read_safetensors(source: Source, name: str) -> Header:
-    """One read, two where the header is above 100 kB."""
-    head = source.read_range(name, 0, FIRST_READ_BYTES)
+def _read_safetensors(source: Source, name: str, first_read: int) -> Header:
+    head = source.read_range(name, 0, first_read, keep=True)
     size = source.files().get(name)
     where = f"{source.name}/{name}"
     end = header_end(head, size, where)
     if end > len(head):
-        head += source.read_range(name, len(head), end)
+        head += source.read_range(name, len(head), end, keep=True)
     return parse_header(head, size, where)
 
 
@@ -144,8 +160,9 @@ def _index_name(source: Source, family: _Family) -> str | None:
     return usual if usual in found else next(iter(found), None)
 
 
-def _shards(source: Source, index: str, family: _Family) -> list[str]:
-    shards = sorted(set(read_index(source, index).weight_map.values()))
+def _shards(source: Source, index: str, family: _Family) -> _Chosen:
+    found = read_index(source, index)
+    shards = sorted(set(found.weight_map.values()))
     absent = [name for name in shards if name not in source.files()]
     if absent:
         _explain_absent_shards(source, index, absent)
@@ -155,7 +172,7 @@ def _shards(source: Source, index: str, family: _Family) -> list[str]:
     if wrong is not None:
         what = f"names {wrong!r}, which is no {family.suffix} file"
         raise ShardIndexError(what, f"{source.name}/{index}", "save the checkpoint again")
-    return shards
+    return _Chosen(shards, found)
 
 
 def _explain_absent_shards(source: Source, index: str, absent: list[str]) -> None:
@@ -201,39 +218,47 @@ def _refuse_format(source: Source, names: list[str]) -> None:
     )
 
 
-def _read_headers(source: Source, names: list[str]) -> dict[str, Header]:
+def _read_headers(source: Source, chosen: _Chosen) -> dict[str, Header]:
+    names = chosen.names
     if len(names) == 1:
         return {names[0]: read_header(source, names[0])}
     from concurrent.futures import ThreadPoolExecutor  # for shards alone
 
+    first = first_reads(chosen.index.weight_map) if chosen.index else {}
+
+    def read(name: str) -> Header:
+        return read_header(source, name, first_read=first.get(name, FIRST_READ_BYTES))
+
     with ThreadPoolExecutor(max_workers=_PARALLEL_READS) as pool:
-        return dict(zip(names, pool.map(lambda name: read_header(source, name), names), strict=True))
+        return dict(zip(names, pool.map(read, names), strict=True))
 
 
-def _places(headers: Mapping[str, Header]) -> dict[str, list[str]]:
+def _places(headers: Mapping[str, Header]) -> dict[str, tuple[str, ...]]:
     """Tensor name -> the files that hold it."""
-    places: dict[str, list[str]] = {}
+    places: dict[str, tuple[str, ...]] = {}
     for file, header in headers.items():
+        alone = (file,)  # one for all: a large target has 100,000 tensors
         for entry in header.entries:
-            places.setdefault(entry.name, []).append(file)
+            places[entry.name] = (*places[entry.name], file) if entry.name in places else alone
     return places
 
 
 def _merge(
-    source: Source, headers: Mapping[str, Header], places: Mapping[str, list[str]], index: ShardIndex | None
+    source: Source, headers: Mapping[str, Header], places: Mapping[str, tuple[str, ...]], index: ShardIndex | None
 ) -> list[TensorInfo]:
     """One entry per tensor name. Where two files hold a name, the index chooses, else its first; without an index it
     is an error."""
-    chosen: dict[str, str] = {}
+    chosen: dict[str, str] = {}  # where there is a choice
     for name, files in places.items():
-        if len(files) > 1 and index is None:
-            both = " and ".join(files[:2])
-            raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
-        listed = index.weight_map.get(name) if index else None
-        chosen[name] = listed if listed in files else files[0]
+        if len(files) > 1:
+            if index is None:
+                both = " and ".join(files[:2])
+                raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
+            listed = index.weight_map.get(name)
+            chosen[name] = listed if listed in files else files[0]
     return [
-        TensorInfo(entry.name, entry.dtype, entry.shape, file, entry.start, entry.nbytes, entry.strides)
+        TensorInfo(name, dtype, shape, file, start, nbytes, strides)
         for file, header in headers.items()
-        for entry in header.entries
-        if chosen[entry.name] == file
+        for name, dtype, shape, start, nbytes, strides in header.entries
+        if chosen.get(name, file) == file
     ]

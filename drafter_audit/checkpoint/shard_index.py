@@ -77,10 +77,13 @@ def find_faults(
     twice = {name: f"{name} ({', '.join(held)})" for name, held in places.items() if len(held) > 1}
     yield from _fault("duplicate", twice)
     stored = sum(tensor.nbytes for tensor in tensors)
-    # transformers counts bytes that two tensors of a pickled file share once.
-    apart = sum(nbytes for _, _, nbytes in {(tensor.file, tensor.start, tensor.nbytes) for tensor in tensors})
-    if index.total_size is not None and index.total_size not in (stored, apart):
+    if index.total_size not in (None, stored) and index.total_size != _apart(tensors):
         yield IndexFault("total", numbers=(index.total_size, stored))
+
+
+def _apart(tensors: Collection[TensorInfo]) -> int:
+    """Bytes where those that two tensors of a pickled file share count once, as transformers counts them."""
+    return sum(nbytes for _, _, nbytes in {(tensor.file, tensor.start, tensor.nbytes) for tensor in tensors})
 
 
 def _fault(kind: FaultKind, said: Mapping[str, str]) -> Iterator[IndexFault]:

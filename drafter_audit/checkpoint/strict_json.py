@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NoReturn
 
 
@@ -19,11 +20,10 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     >>> unique_object([("a", 1), ("b", 2)])
     {'a': 1, 'b': 2}
     """
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise DuplicateKeyError(key)
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise DuplicateKeyError(key)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.options import complete_reference, output_options, target_option
+from drafter_audit.cli.options import complete_reference, offline_option, output_options, target_option
 
 
 @click.command()
@@ -16,6 +16,7 @@ from drafter_audit.cli.options import complete_reference, output_options, target
     is_flag=True,
     help="Exit 1 if the drafters differ in meaning, as git diff does; with --weights, or in a weight.",
 )
+@offline_option
 @output_options
 @click.pass_context
 def compare(

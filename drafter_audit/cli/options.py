@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 Command = TypeVar("Command", bound=Callable[..., object])
+
+_OFFLINE = "HF_HUB_OFFLINE"
 
 FORMATS = ("table", "json", "markdown", "csv")
 
@@ -49,3 +54,39 @@ def target_option(command: Command) -> Command:
         shell_complete=complete_reference,
         help="The target model, over what files say; rows of its weights prove what is frozen (at most 8 MB read).",
     )(command)
+
+
+def offline_option(command: Command) -> Command:
+    """--offline."""
+    return click.option(
+        "--offline",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_go_offline,
+        help="Read only what lies on this machine, as with HF_HUB_OFFLINE=1.",
+    )(command)
+
+
+def _go_offline(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.with_resource(_offline())
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """The Hub's client reads the variable when it is imported; where it is already, its own setting is turned too."""
+    before = os.environ.get(_OFFLINE, "")
+    os.environ[_OFFLINE] = "1"
+    _tell_client(True)
+    try:
+        yield
+    finally:
+        os.environ[_OFFLINE] = before
+        _tell_client(before not in ("", "0"))
+
+
+def _tell_client(offline: bool) -> None:
+    client = sys.modules.get("huggingface_hub.constants")
+    if client is not None:
+        setattr(client, _OFFLINE, offline)

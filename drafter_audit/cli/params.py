@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.options import complete_reference, output_options, target_option
+from drafter_audit.cli.options import complete_reference, offline_option, output_options, target_option
 
 
 @click.command()
@@ -14,6 +14,7 @@ from drafter_audit.cli.options import complete_reference, output_options, target
     "--by", type=click.Choice(("tensor", "module", "role")), default="tensor", show_default=True, help="What a row is."
 )
 @target_option
+@offline_option
 @output_options
 @click.pass_context
 def params(

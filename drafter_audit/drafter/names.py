@@ -7,8 +7,8 @@ import re
 # Right-hand side: the spelling used throughout this package. Sources: SpecForge, EAGLE, AngelSlim and TorchSpec write
 # midlayer.*; ModelOpt and speculators layers.0.*; NeMo prefixes everything with model.; TensorRT-LLM midlayer.N.*;
 # old NVIDIA exports spell the vocabulary map out.
+_PREFIX = re.compile(r"^(?:model|eagle_module|draft_model)\.")
 _RULES = (
-    (re.compile(r"^(?:model|eagle_module|draft_model)\."), ""),
     (re.compile(r"^(?:midlayer|layers)\.(?=\d)"), "layers."),
     (re.compile(r"^midlayer\."), "layers.0."),
     (re.compile(r"^draft_id_to_target_id$"), "d2t"),
@@ -17,6 +17,7 @@ _RULES = (
     (re.compile(r"^aux_norm_mid\."), "fc_norm.1."),
     (re.compile(r"^aux_norm_high\."), "fc_norm.2."),
 )
+_RULED = ("midlayer", "draft_id", "draft_vocab", "target_id", "aux_norm")
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
@@ -27,6 +28,9 @@ def canonical(name: str) -> str:
     >>> canonical("model.midlayer.self_attn.q_proj.weight")
     'layers.0.self_attn.q_proj.weight'
     """
+    name = _PREFIX.sub("", name)
+    if not name.startswith(_RULED):  # a large target has 100,000 names that no rule speaks of
+        return name
     for pattern, replacement in _RULES:
         name = pattern.sub(replacement, name)
     return name

@@ -82,10 +82,10 @@ class CountedSource:
             self._whole[name] = self.inner.read(name, limit=min(limit, self.limit))
         return self._whole[name]
 
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, keep: bool = False) -> bytes:
         """Bytes `[start, stop)`. Raises CheckpointError where they would pass the limit."""
         self.take(min(stop, self.files().get(name) or stop) - start)
-        return self.inner.read_range(name, start, stop)
+        return self.inner.read_range(name, start, stop, keep=keep)
 
     def beside(self, other: Source) -> CountedSource:
         """`other`, its reads on the same account."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,11 @@ def to_json(result: Mapping[str, Any], command: Sequence[str]) -> str:
         "tool": {"name": "drafter-audit", "version": __version__},
         "command": ["drafter-audit", *command],
     }
-    return json.dumps({**envelope, **result}, indent=2, allow_nan=False) + "\n"
+    text = StringIO()
+    # Piece by piece: a large target has 100,000 tensors, and json.dumps first makes a list of all pieces.
+    text.writelines(json.JSONEncoder(indent=2, allow_nan=False).iterencode({**envelope, **result}))
+    text.write("\n")
+    return text.getvalue()
 
 
 def emit(

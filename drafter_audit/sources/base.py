@@ -36,5 +36,8 @@ class Source(Protocol):
     def read(self, name: str, *, limit: int) -> bytes:
         """The whole of a small file. Raises NotFoundError, NetworkError; CheckpointError above `limit` bytes."""
 
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
-        """Bytes `[start, stop)`, fewer only where the file ends before `stop`. Never reads beyond `stop`."""
+    def read_range(self, name: str, start: int, stop: int, *, keep: bool = False) -> bytes:
+        """Bytes `[start, stop)`, fewer only where the file ends before `stop`. Never reads beyond `stop`.
+
+        `keep` says that a later run may want the same bytes: a remote source then keeps them on disk.
+        """

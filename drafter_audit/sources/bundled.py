@@ -33,7 +33,7 @@ class BundledSource:
             raise CheckpointError(f"{name} is over {limit} bytes", f"bundled record {self.ref}", "read a smaller file")
         return whole
 
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, keep: bool = False) -> bytes:
         return self._file(name)[start:stop]
 
     def _contents(self) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 The client retries some calls itself, some not, and waits as long as a server asks. Here one place decides: during our
 calls, and only during them, a hook on the client's session turns a busy answer (429, 5xx) and the client's own second
-try into exceptions, and `attempt` waits and tries again, for half a minute at most.
+try into exceptions, and `attempt` waits and tries again, for half a minute at most. A body that drips is given up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -27,6 +27,14 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 """Seconds from the first try after which no further one is made, the wait before it counted."""
 
+BODY_S = 60.0
+"""Seconds after which a body must have come at SLOWEST or faster: the client's own limit is between two chunks."""
+
+SLOWEST = 10_000
+"""Bytes a second, on average."""
+
+_BUSY_BODY_BYTES = 65_536  # read of what a busy server says, so that the connection can be used again
+
 _WAITS_S = (0.5, 1.5)
 """Before the second and the third try, where the server does not say how long to wait."""
 
@@ -38,6 +46,13 @@ class BusyError(Exception):
         self.status = status
         self.wait = wait
         super().__init__(f"HTTP {status}")
+
+
+class SlowError(Exception):
+    """The body comes slower than SLOWEST."""
+
+    def __init__(self, received: int, seconds: float) -> None:
+        super().__init__(f"{received} bytes in {seconds:.0f} s")
 
 
 class CutShortError(Exception):
@@ -120,8 +135,39 @@ def _on_request(request: httpx2.Request) -> None:
 
 def _on_response(response: httpx2.Response) -> None:
     meter.response(response)
-    if _sent.get() is not None and (response.status_code == 429 or response.status_code >= 500):
+    if _sent.get() is None:
+        return
+    if isinstance(response.stream, httpx2.SyncByteStream):
+        response.stream = _Paced(response.stream)
+    if response.status_code == 429 or response.status_code >= 500:
+        _read_some(response)
         raise BusyError(response.status_code, _asked_wait(response.headers))
+
+
+class _Paced(httpx2.SyncByteStream):
+    """A body that must keep the pace. Raises SlowError."""
+
+    def __init__(self, stream: httpx2.SyncByteStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        start, received = time.monotonic(), 0
+        for chunk in self._stream:
+            received += len(chunk)
+            yield chunk
+            spent = time.monotonic() - start
+            if spent > BODY_S and received < SLOWEST * spent:
+                raise SlowError(received, spent)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _read_some(response: httpx2.Response) -> None:
+    with suppress(httpx2.TransportError, SlowError):  # that the server is busy is known already
+        for _ in response.iter_raw():
+            if response.num_bytes_downloaded > _BUSY_BODY_BYTES:
+                return
 
 
 def _asked_wait(headers: httpx2.Headers) -> float | None:

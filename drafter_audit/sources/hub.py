@@ -1,6 +1,7 @@
 """A checkpoint on the Hub: small files come whole and stay in the Hub's cache, weight files are read by range.
 
-A branch or tag is resolved to its commit once, and all that is read later is of that commit.
+A branch or tag is resolved to its commit once, and all that is read later is of that commit. What is read by range and
+wanted again (headers, large indexes) stays on disk too, see `kept`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Literal, NoReturn
 
 from drafter_audit.errors import CheckpointError, NotFoundError
+from drafter_audit.sources import kept
 from drafter_audit.sources.hub_errors import Place, offline
 from drafter_audit.sources.hub_files import (
     Listing,
@@ -24,6 +26,9 @@ from drafter_audit.sources.hub_files import (
 )
 from drafter_audit.sources.names import leaves_folder
 from drafter_audit.sources.reference import Reference
+
+_DOWNLOAD_BYTES = 1_000_000
+"""A larger file is read by range: one request instead of two, and never over a transfer that goes past our count."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,9 @@ class HubSource:
         place = self._place(name)
         path = cached_file(place, self.revision)
         if path is None:
-            self._check_size(place, limit)
+            size = self._check_size(place, limit)
+            if size is not None and size > _DOWNLOAD_BYTES:
+                return self.read_range(name, 0, size, keep=True)
             path = download(place, self.revision)
         with path.open("rb") as file:
             data = file.read(limit + 1)
@@ -77,16 +84,24 @@ class HubSource:
             _refuse_size(place, limit)
         return data
 
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, keep: bool = False) -> bytes:
         """Bytes `[start, stop)`, fewer where the file ends before; from the Hub's cache where it lies there.
+
+        With `keep` from what an earlier run kept of this commit, else kept for the next.
 
         Raises NotFoundError, AccessError, NetworkError.
         """
         place = self._place(name)
+
+        def fetch() -> bytes:
+            return fetch_range(place, self.revision, start, stop)
+
         path = cached_file(place, self.revision)
         if path is None:
             self._check_listed(place)
-            return fetch_range(place, self.revision, start, stop)
+            size = self._listing.files[place.file or ""]
+            key = ("range", place.repo, self.revision, place.file or "", str(size), str(start), str(stop))
+            return kept.once(key, fetch) if keep else fetch()
         with path.open("rb") as file:
             file.seek(start)
             return file.read(max(0, stop - start))
@@ -122,13 +137,14 @@ class HubSource:
         if place.file not in self._listing.files:
             self._absent(place)
 
-    def _check_size(self, place: Place, limit: int) -> None:
+    def _check_size(self, place: Place, limit: int) -> int | None:
         self._check_listed(place)
         size = self._listing.files[place.file or ""]
         if size is None:
             size = remote_size(place, self.revision)
         if size is not None and size > limit:
             _refuse_size(place, limit)
+        return size
 
     def _absent(self, place: Place) -> NoReturn:
         if not self._listing.complete:

@@ -22,7 +22,7 @@ from huggingface_hub.errors import (
 )
 
 from drafter_audit.errors import AccessError, AuditError, NetworkError, NotFoundError, SourceError
-from drafter_audit.sources.client import BusyError, CutShortError, SecondTryError
+from drafter_audit.sources.client import BusyError, CutShortError, SecondTryError, SlowError
 
 _CODE = "X-Error-Code"
 _YEAR_S = 31_536_000  # more need not be told apart
@@ -59,7 +59,7 @@ def offline(place: Place) -> NetworkError:
     """A file is not in the cache and the client may not fetch it."""
     revision = f" --revision {place.revision}" if place.revision else ""
     file = f" {place.file}" if place.file else ""
-    mend = f"run hf download {place.repo}{file}{revision} once without HF_HUB_OFFLINE"
+    mend = f"run hf download {place.repo}{file}{revision} once while online"
     return NetworkError(f"offline, and {place.what} is not in the Hub's cache", str(place), mend)
 
 
@@ -134,6 +134,11 @@ def _cut_short(error: Exception, place: Place) -> SourceError:
     return NetworkError(f"{place.what} came cut short", f"{place} at {constants.ENDPOINT}", "try again")
 
 
+def _slow(error: SlowError, place: Place) -> SourceError:
+    what = f"too slow: {error} came of {place.what}"
+    return NetworkError(what, f"{place} at {constants.ENDPOINT}", "try again on another network")
+
+
 def _no_connection(error: Exception, place: Place) -> SourceError:
     mend = "check the network, the proxy settings and HF_ENDPOINT"
     return NetworkError("no connection to the Hub", f"{place} at {constants.ENDPOINT}", mend)
@@ -171,6 +176,7 @@ _TABLE: tuple[tuple[type[Exception], Callable[[Any, Place], AuditError]], ...] =
     (HfHubHTTPError, _status),
     (SecondTryError, _second_try),
     (CutShortError, _cut_short),
+    (SlowError, _slow),
     (httpx2.RemoteProtocolError, _cut_short),
     (httpx2.TimeoutException, _timeout),
     (httpx2.HTTPError, _no_connection),

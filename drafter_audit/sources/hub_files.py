@@ -6,8 +6,8 @@ mean what they mean everywhere. Whatever fails is raised as one of our errors.
 
 from __future__ import annotations
 
+import json
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,12 +25,14 @@ from huggingface_hub import (
     hf_hub_url,
     hf_raise_for_status,
     snapshot_download,
+    try_to_load_from_cache,
 )
 from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 from huggingface_hub.utils import build_hf_headers, silent_tqdm  # type: ignore[attr-defined]  # by a lazy import
 
 from drafter_audit import __version__
 from drafter_audit.errors import AuditError, NetworkError
+from drafter_audit.sources import kept
 from drafter_audit.sources.client import CutShortError, attempt
 from drafter_audit.sources.hub_errors import Place, explain, offline
 from drafter_audit.sources.local import LocalSource
@@ -38,7 +40,6 @@ from drafter_audit.sources.local import LocalSource
 T = TypeVar("T")
 
 _TOOL = "drafter-audit"
-_BODY_S = 60.0  # for the body of a range: the client's own limit is between two chunks, however small
 _MAIN = "main"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
@@ -63,10 +64,13 @@ def is_commit(revision: str | None) -> bool:
 
 
 def list_repo(place: Place) -> Listing:
-    """What the repository holds at `place.revision`; offline, what the cache holds of it.
+    """What the repository holds at `place.revision`: of a commit as it was kept, if it was; else one request.
 
-    Raises NotFoundError, AccessError, NetworkError.
+    Offline, what was kept or, failing that, what the cache holds. Raises NotFoundError, AccessError, NetworkError.
     """
+    known = _kept_listing(place.repo, place.revision) if is_commit(place.revision) else None
+    if known is not None:
+        return known
 
     def ask() -> ModelInfo:
         api = HfApi(library_name=_TOOL, library_version=__version__)
@@ -84,14 +88,20 @@ def list_repo(place: Place) -> Listing:
     named = isinstance(info.sha, str) and all(isinstance(name, str) for name in files)
     if not named or not all(size is None or isinstance(size, int) for size in files.values()):
         raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
-    return Listing(str(info.sha), dict(sorted(files.items())), complete=True)
+    listing = Listing(str(info.sha), dict(sorted(files.items())), complete=True)
+    kept.keep(("listing", place.repo, listing.commit), json.dumps(listing.files).encode())
+    return listing
+
+
+def _kept_listing(repo: str, commit: str | None) -> Listing | None:
+    data = kept.recall(("listing", repo, commit)) if commit is not None else None
+    return Listing(str(commit), json.loads(data), complete=True) if data is not None else None
 
 
 def cached_file(place: Place, commit: str) -> Path | None:
     """`place.file` in the Hub's cache at `commit`, or None."""
-    snapshot = _snapshot(place.repo, commit)
-    path = snapshot / (place.file or "") if snapshot else None
-    return path if path is not None and path.is_file() else None
+    found = try_to_load_from_cache(place.repo, place.file or "", revision=commit)
+    return Path(found) if isinstance(found, str) else None  # it may be known to be absent
 
 
 def download(place: Place, commit: str) -> Path:
@@ -163,16 +173,15 @@ def _announced(response: httpx2.Response, start: int, stop: int, place: Place) -
 
 
 def _read_exactly(response: httpx2.Response, length: int, place: Place) -> bytes:
-    data, give_up = bytearray(), time.monotonic() + _BODY_S
+    chunks, received = [], 0
     for chunk in response.iter_bytes():
-        data += chunk
-        if len(data) > length:
+        chunks.append(chunk)
+        received += len(chunk)
+        if received > length:
             _refuse("the server sends more than it announced", place)
-        if time.monotonic() > give_up:
-            _refuse(f"the server sent {len(data)} of {length} bytes in {_BODY_S:.0f} s", place)
-    if len(data) < length:
+    if received < length:
         raise CutShortError
-    return bytes(data)
+    return b"".join(chunks)
 
 
 def _refuse(what: str, place: Place) -> NoReturn:
@@ -184,6 +193,9 @@ def _list_cache(place: Place) -> Listing:
     snapshot = _snapshot(place.repo, place.revision or _MAIN)
     if snapshot is None:
         raise offline(place)
+    known = _kept_listing(place.repo, snapshot.name)
+    if known is not None:
+        return known
     return Listing(snapshot.name, LocalSource(place.repo, snapshot).files(), complete=False)
 
 

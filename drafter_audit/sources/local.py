@@ -59,7 +59,7 @@ class LocalSource:
             raise CheckpointError(f"{name} is larger than {limit} bytes", self.name, "check that it is the right file")
         return data
 
-    def read_range(self, name: str, start: int, stop: int) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, keep: bool = False) -> bytes:
         """Bytes `[start, stop)`, fewer where the file ends before. Raises NotFoundError, AccessError."""
         with self._open(name) as file:
             file.seek(start)

@@ -144,7 +144,10 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send_body(self, content: Content, start: int, stop: int) -> None:
-        for at in range(start, stop, _CHUNK):
-            data = read(content, at, min(stop, at + _CHUNK))
+        drip = 0 if self.path.startswith("/api/") else self.hub.drip
+        step = 1 if drip else _CHUNK
+        for at in range(start, stop, step):
+            time.sleep(drip)
+            data = read(content, at, min(stop, at + step))
             self.wfile.write(data)
             self.entry.sent += len(data)

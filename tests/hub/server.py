@@ -3,6 +3,7 @@
 hub.add_repo("org/name", files={"config.json": b"{}"}, revisions={"v1": {...}}, gated=True)
 hub.fail(429, times=2, retry_after=1)         the next answers
 hub.ignore_range = hub.cut_short = True       how bodies are sent
+hub.drip = 0.1                                seconds between their bytes, of files
 hub.requests                                  what was asked, and how much was sent
 hub.env                                       the environment for a subprocess that uses it
 """
@@ -88,7 +89,9 @@ class Hub:
         self.ignore_range = False
         self.cut_short = False
         self.latency = 0.0
-        shutil.rmtree(self.home / "hub", ignore_errors=True)
+        self.drip = 0.0
+        for cache in ("hub", "assets"):
+            shutil.rmtree(self.home / cache, ignore_errors=True)
 
     def close(self) -> None:
         self._server.shutdown()
