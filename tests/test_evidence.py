@@ -154,7 +154,7 @@ def test_a_head_said_to_be_trained_that_is_the_targets(tmp_path: Path, target: s
     ids = np.arange(len(drafter["d2t"])) + drafter["d2t"]
     spec = pair(tmp_path, target, lm_head__weight=peer_rows("tiny_llama")["lm_head.weight"][ids])
     assert role_of(spec, HEAD)[0] == "frozen"
-    assert codes(spec)["HEAD-EQUAL"].severity == "info"
+    assert codes(spec)["HEAD-EQUAL"].severity == "warning"
 
 
 def test_a_head_said_to_be_frozen_that_was_trained(tmp_path: Path, target: str) -> None:
@@ -191,7 +191,7 @@ def test_zeros_on_both_sides_prove_nothing(tmp_path: Path) -> None:
     spec = pair(tmp_path, target, embed_tokens__weight=zeros)
     assert reason(spec) == "all sampled rows are zero on both sides"
     assert role_of(spec, EMBED) == ("frozen", "specforge freezes the embedding, a copy of the target's")
-    assert codes(spec)["EVIDENCE-NONE"].severity == "info"
+    assert codes(spec)["EVIDENCE-NONE"].severity == "warning"
 
 
 @pytest.mark.parametrize(("d2t", "said"), [(60, "23 entries of d2t lead outside"), (-30, "lead outside")])

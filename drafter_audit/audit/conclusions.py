@@ -61,6 +61,8 @@ def _trainable_text(theirs: DrafterSpec, ours: DrafterSpec) -> str:
         same_size = ours.parameters.stored == theirs.parameters.stored
         return f"{trained} are trained in both{'' if same_size else ': none of the difference is trainable'}."
     rule = f"by the rules of {listed(sorted({theirs.dialect.name, ours.dialect.name}))}"
+    if theirs.evidence or ours.evidence:
+        rule += " and the evidence of the target's rows"
     return f"{abs(difference):,} {_more(difference)} are trainable, {rule}."
 
 

@@ -16,7 +16,7 @@ def evidence(spec: DrafterSpec) -> Findings:
     if spec.evidence_none is not None:
         yield Finding(
             "EVIDENCE-NONE",
-            "info",
+            "warning",
             f"no rows were compared with the target's: {spec.evidence_none}",
             "roles are by the trainer's rule alone",
         )
@@ -28,7 +28,7 @@ def evidence(spec: DrafterSpec) -> Findings:
 
 def _judge(one: Evidence) -> Finding | None:
     if one.closeness is None:
-        return _finding(one, "EVIDENCE-NONE", "info", "its role is by the trainer's rule alone")
+        return _finding(one, "EVIDENCE-NONE", "warning", "its role is by the trainer's rule alone")
     if one.is_broken:
         return _finding(one, "ROWS-NONFINITE", "error", _broken(one))
     if one.is_copy:
