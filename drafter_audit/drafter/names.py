@@ -6,18 +6,19 @@ import re
 
 # Right-hand side: the spelling used throughout this package. Sources: SpecForge, EAGLE, AngelSlim and TorchSpec write
 # midlayer.*; ModelOpt and speculators layers.0.*; NeMo prefixes everything with model.; TensorRT-LLM midlayer.N.*;
-# old NVIDIA exports spell the vocabulary map out.
+# old NVIDIA exports spell the vocabulary map out; Mistral's Eagle has eagle_linear (vLLM mistral_large_3_eagle.py).
 _PREFIX = re.compile(r"^(?:model|eagle_module|draft_model)\.")
 _RULES = (
     (re.compile(r"^(?:midlayer|layers)\.(?=\d)"), "layers."),
     (re.compile(r"^midlayer\."), "layers.0."),
     (re.compile(r"^draft_id_to_target_id$"), "d2t"),
     (re.compile(r"^(?:target_id_to_draft_id|draft_vocab_mask)$"), "t2d"),
+    (re.compile(r"^eagle_linear\."), "fc."),
     (re.compile(r"^aux_norm_low\."), "fc_norm.0."),
     (re.compile(r"^aux_norm_mid\."), "fc_norm.1."),
     (re.compile(r"^aux_norm_high\."), "fc_norm.2."),
 )
-_RULED = ("midlayer", "draft_id", "draft_vocab", "target_id", "aux_norm")
+_RULED = ("midlayer", "draft_id", "draft_vocab", "target_id", "aux_norm", "eagle_linear")
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
