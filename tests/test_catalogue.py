@@ -142,7 +142,7 @@ def test_an_absent_shard_beside_a_consolidated_file(tmp_path: Path) -> None:
 
 
 def test_what_was_opened_is_told(tmp_path: Path) -> None:
-    """F-14, verl-project/verl-SpeCo#15: a reference that is not what it seems must not fall through to something else."""
+    """F-14, verl-project/verl-SpeCo#15: a reference must not fall through to something else, unsaid."""
     spec = opened(tmp_path, CASES[0])
     told = spec.to_dict()
     assert (told["source"], told["name"], told["revision"]) == ("local", str(tmp_path / "checkpoint"), None)

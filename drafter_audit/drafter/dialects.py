@@ -32,6 +32,10 @@ def detect_dialect(clues: Clues) -> Dialect:
     return Dialect("unknown", "no known trainer's fingerprint")
 
 
+def _is_gguf(clues: Clues) -> bool:
+    return clues.table is not None and clues.table.gguf
+
+
 def _is_speculators(clues: Clues) -> bool:
     raw = clues.config.raw
     named = any(name.endswith("Speculator") for name in clues.config.architectures)
@@ -78,6 +82,7 @@ def _stored_as(clues: Clues, *prefixes: str) -> bool:
 
 
 _TABLE: tuple[tuple[str, Callable[[Clues], bool], str], ...] = (
+    ("gguf", _is_gguf, "a GGUF file: who trained it is not told"),
     ("speculators", _is_speculators, "speculators_* keys in config.json, or a class name in Speculator"),
     ("torchspec", _is_torchspec, "_torchspec_version, or a latent-attention midlayer"),
     ("modelopt", _is_modelopt, "ModelOpt's export keys in eagle_config"),
