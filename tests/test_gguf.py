@@ -1,4 +1,4 @@
-"""GGUF headers, against a drafter that llama.cpp's own package wrote and read (tests/data/gguf/make.py)."""
+"""GGUF headers, against a drafter that llama.cpp's own package wrote and read (tests/data/gguf/make.py.txt)."""
 
 from __future__ import annotations
 
@@ -111,3 +111,15 @@ def test_two_files_are_a_choice(tmp_path: Path) -> None:
     written(tmp_path, WHOLE, "a-Q8.gguf")
     with pytest.raises(CheckpointError, match=r"2 GGUF files .* name one"):
         open_drafter(str(tmp_path))
+
+
+def test_a_header_above_one_read_is_followed(tmp_path: Path) -> None:
+    """A tokenizer of 2.5 MB before the tensors: 40,000 tokens of 64 characters."""
+    text = b"x" * 64
+    tokens = struct.pack("<IIQ", 9, 8, 40_000) + (struct.pack("<Q", 64) + text) * 40_000
+    key = b"tokenizer.ggml.tokens"
+    tensor = struct.pack("<Q", 1) + b"w" + struct.pack("<IQQIQ", 2, 3, 2, 0, 0)
+    head = struct.pack("<4sIQQQ", b"GGUF", 3, 1, 1, len(key)) + key + tokens + tensor
+    ref = written(tmp_path, head + bytes(-len(head) % 32) + bytes(24))
+    (entry,) = read_gguf(open_source(ref), "drafter.gguf").entries
+    assert (entry.shape, entry.nbytes) == ((2, 3), 24)

@@ -47,13 +47,13 @@ def read_gguf(source: Source, name: str) -> Header:
     MiB; what the source raises.
     """
     where, size = f"{source.name}/{name}", source.files().get(name)
-    read = _FIRST_READ
+    head, read = b"", _FIRST_READ
     while True:
-        head = source.read_range(name, 0, read)
+        head += source.read_range(name, len(head), read, keep=True)
         try:
             return _parse(_Cursor(head, where), size)
         except _MoreError:
-            if len(head) < read:
+            if len(head) < read or len(head) == size:
                 raise HeaderError("cut short within its header", where, "download the real file") from None
         if read >= MAX_HEADER_BYTES:
             raise HeaderError(f"a header above {MAX_HEADER_BYTES} bytes", where, "check that it is the right file")
