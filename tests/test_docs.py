@@ -18,6 +18,7 @@ from drafter_audit.cli.main import cli
 from drafter_audit.drafter.boundaries import read_aux_layers
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import DIALECTS
+from drafter_audit.drafter.kinds import KINDS, kind_table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -170,6 +171,17 @@ def test_every_dialect_has_its_training_rule():
     rows = table(doc("parameters.md"), "## What each trainer trains")
     told = {name.strip("` ") for row in rows for name in row[0].split(",")}
     assert told == set(DIALECTS)
+
+
+def test_every_kind_has_its_signature():
+    rows = [(name.strip("`"), reason) for name, reason in table(doc("kinds.md"), "## Signatures")]
+    assert rows[:-1] == list(kind_table())
+    assert rows[-1][0] == "unknown"
+
+
+def test_every_kind_tells_what_is_audited():
+    rows = table(doc("kinds.md"), "## What is counted and audited")
+    assert {name.strip("` ") for row in rows for name in row[0].split(",")} == set(KINDS)
 
 
 LIST_KEYS = {

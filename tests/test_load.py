@@ -140,7 +140,8 @@ def test_without_weights_there_is_no_table(tmp_path):
         (["config.json", "pytorch_model-00001-of-00002.bin"], PickledError, "not a zip archive"),
         (["config.json", "training_args.bin"], CheckpointError, "name the weight file itself"),
         (["state.pt"], CheckpointError, "other pickles are not guessed to be weights"),
-        (["model-Q4.gguf"], CheckpointError, "only GGUF weights"),
+        (["model-Q4.gguf"], HeaderError, "no GGUF file"),
+        (["model-Q4.gguf", "model-Q8.gguf"], CheckpointError, "2 GGUF files (model-Q4.gguf, model-Q8.gguf)"),
         (["config.json", "epoch_1/model.safetensors"], CheckpointError, "name one of its folders instead (epoch_1)"),
     ],
 )

@@ -6,7 +6,8 @@ Which files count, the first that fits:
 2. the shards that a `*.safetensors.index.json` names, as vLLM and SGLang do, even beside a whole model.safetensors;
 3. model.safetensors;
 4. every other .safetensors file of the folder;
-5. where it has none, the same of what torch.save wrote: the shards that a `*.bin.index.json` names,
+5. where it has none, the one .gguf file;
+6. where it has none either, the same of what torch.save wrote: the shards that a `*.bin.index.json` names,
    pytorch_model.bin, every other pytorch_model-*.bin. No other pickle is guessed to hold weights.
 """
 
@@ -27,6 +28,7 @@ from drafter_audit.sources.names import is_weight_name
 
 _CONSOLIDATED = "consolidated.safetensors"  # Mistral's own layout of the whole model
 _SUFFIX = ".safetensors"
+_GGUF_SUFFIX = ".gguf"
 _PICKLED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 _PARALLEL_READS = 32
 
@@ -49,6 +51,7 @@ class _Family:
 
 
 _SAFETENSORS = _Family(_SUFFIX, "model.safetensors", re.compile(r".+\.safetensors"))
+_GGUF = _Family(_GGUF_SUFFIX, "model.gguf", re.compile(r"(?i).+\.gguf"))
 _PICKLED = _Family(".bin", "pytorch_model.bin", re.compile(r"pytorch_model-.+\.bin"))
 
 
@@ -94,11 +97,14 @@ def checkpoint_files(source: Source) -> tuple[list[str], str | None]:
 def _choose(source: Source) -> _Chosen:
     if source.weights_file is not None:
         return _Chosen([_supported(source, source.weights_file)])
-    for family in (_SAFETENSORS, _PICKLED):
+    for family in (_SAFETENSORS, _GGUF, _PICKLED):
         index = _index_name(source, family)
         if index is not None:
             return _shards(source, index, family)
         found = _of_family(source, family)
+        if family is _GGUF and len(found) > 1:
+            what = f"{len(found)} GGUF files ({', '.join(found[:3])}), each of which may be the whole model"
+            raise CheckpointError(what, source.name, f"name one: {source.name}/{found[0]}")
         if found:
             return _Chosen(found)
     _explain_absence(source)
@@ -106,7 +112,7 @@ def _choose(source: Source) -> _Chosen:
 
 
 def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES) -> Header:
-    """What the weight file `name` holds, safetensors or pickled; of the former `__metadata__` too.
+    """What the weight file `name` holds, safetensors, GGUF or pickled; of the former `__metadata__` too.
 
     A safetensors header takes one read, or two if it is above `first_read` bytes.
 
@@ -114,6 +120,10 @@ def read_header(source: Source, name: str, *, first_read: int = FIRST_READ_BYTES
     """
     if name.lower().endswith(_SUFFIX):
         return _read_safetensors(source, name, first_read)
+    if name.lower().endswith(_GGUF_SUFFIX):
+        from drafter_audit.checkpoint.gguf import read_gguf  # for such files alone
+
+        return read_gguf(source, name)
     from drafter_audit.checkpoint.pickled import read_pickled  # with zipfile and pickletools, for pickles alone
 
     return read_pickled(source, name)
@@ -146,7 +156,7 @@ def _ignored(source: Source, names: list[str]) -> tuple[str, ...]:
 
 
 def _supported(source: Source, name: str) -> str:
-    if not name.lower().endswith((_SUFFIX, *_PICKLED_SUFFIXES)):
+    if not name.lower().endswith((_SUFFIX, _GGUF_SUFFIX, *_PICKLED_SUFFIXES)):
         _refuse_format(source, [name])
     return name
 
@@ -209,8 +219,6 @@ def _explain_absence(source: Source) -> None:
 
 
 def _refuse_format(source: Source, names: list[str]) -> None:
-    if all(name.lower().endswith(".gguf") for name in names):
-        raise CheckpointError("only GGUF weights", f"{source.name}/{names[0]}", "name the safetensors checkpoint")
     raise CheckpointError(
         "no safetensors, no pytorch_model.bin, and other pickles are not guessed to be weights",
         f"{source.name}/{names[0]}",

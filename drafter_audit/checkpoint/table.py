@@ -66,7 +66,12 @@ class TensorTable:
     @property
     def pickled(self) -> tuple[str, ...]:
         """The files that torch.save wrote."""
-        return tuple(name for name in self.files if not name.lower().endswith(".safetensors"))
+        return tuple(name for name in self.files if not name.lower().endswith((".safetensors", ".gguf")))
+
+    @property
+    def gguf(self) -> bool:
+        """Whether it was read from a GGUF file: shapes are PyTorch's, the rows of q and k are not in its order."""
+        return any(name.lower().endswith(".gguf") for name in self.files)
 
     def __iter__(self) -> Iterator[TensorInfo]:
         return iter(self.tensors)

@@ -50,7 +50,8 @@ class Sizes:
 class Architecture:
     """Sizes in elements; None where neither the tensors nor the config tell. Norm switches: None means undeclared
     where the readers' defaults differ (speculators' `norm_before_residual`). `regular_layers`: layers beyond the first
-    read the hidden state alone (TensorRT-LLM's `next_layer_regular`)."""
+    read the hidden state alone (TensorRT-LLM's `next_layer_regular`). `eh_proj`: a projection joins embedding and fused
+    state before the first layer (its `eh_proj_before_attn`), `eh_proj_bias` with a bias."""
 
     hidden_size: int | None
     target_hidden_size: int | None
@@ -84,6 +85,8 @@ class Architecture:
     tie_word_embeddings: bool = False
     final_norm: bool = True
     regular_layers: bool = True
+    eh_proj: bool = False
+    eh_proj_bias: bool = False
 
     @property
     def reduced_vocabulary(self) -> bool:
@@ -133,7 +136,8 @@ def measured_shape(
     if not clues.has_weights:
         return {}
     if not kind.traits.eagle:
-        return {"num_layers": len(clues.layers) or None, "vocab_size": clues.dim("embed_tokens.weight", 0)}
+        depth = len(clues.layers) or None if kind.traits.own_depth and not clues.stored("mtp.") else None
+        return {"num_layers": depth, "vocab_size": clues.dim("embed_tokens.weight", 0)}
     hidden = clues.dim("layers.0.self_attn.o_proj.weight", 0) or clues.dim("norm.weight", 0, rank=1)
     fc_in = clues.dim("fc.weight", 1)
     wide = _target_width(clues, declared, hidden, target_hidden, slots) if kind.traits.fuses else None
@@ -228,6 +232,8 @@ def _switches(clues: Clues) -> dict[str, Any]:
         "tie_word_embeddings": bool(config.boolean("tie_word_embeddings")),
         "final_norm": config.eagle.boolean("use_last_layernorm") is not False,
         "regular_layers": config.eagle.boolean("next_layer_regular") is not False,
+        "eh_proj": "eh_proj.weight" in clues.tensors if weights else bool(config.eagle.boolean("eh_proj_before_attn")),
+        "eh_proj_bias": "eh_proj.bias" in clues.tensors if weights else bool(config.eagle.boolean("eh_proj_bias")),
     }
 
 

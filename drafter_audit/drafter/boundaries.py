@@ -103,7 +103,7 @@ def default_boundaries(num_layers: int) -> Ids:
 
 def _declared(config: ConfigView, dialect: str) -> list[_Declared]:
     """Every key that gives ids, the one that readers prefer first."""
-    top_meaning: Literal["boundary", "top"] = "boundary" if dialect == "speculators" else "top"
+    top_meaning: Literal["boundary", "top"] = "boundary" if dialect in ("speculators", "gguf") else "top"
     dflash = ConfigView(config.section("dflash_config"), f"{config.where}: dflash_config")
     places: list[tuple[ConfigView, str, str, Any]] = [
         (config, "aux_hidden_state_layer_ids", "", "boundary"),

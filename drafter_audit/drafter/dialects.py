@@ -32,9 +32,14 @@ def detect_dialect(clues: Clues) -> Dialect:
     return Dialect("unknown", "no known trainer's fingerprint")
 
 
+def _is_gguf(clues: Clues) -> bool:
+    return clues.table is not None and clues.table.gguf
+
+
 def _is_speculators(clues: Clues) -> bool:
     raw = clues.config.raw
-    return any(key in raw for key in ("speculators_model_type", "speculators_config", "speculators_version"))
+    named = any(name.endswith("Speculator") for name in clues.config.architectures)
+    return named or any(key in raw for key in ("speculators_model_type", "speculators_config", "speculators_version"))
 
 
 def _is_torchspec(clues: Clues) -> bool:
@@ -47,7 +52,7 @@ def _is_modelopt(clues: Clues) -> bool:
 
 
 def _is_angelslim(clues: Clues) -> bool:
-    return "Eagle3LlamaForCausalLM" in clues.config.architectures
+    return "Eagle3LlamaForCausalLM" in clues.config.architectures or "modal_type" in clues.config.raw
 
 
 def _is_nemo(clues: Clues) -> bool:
@@ -77,10 +82,11 @@ def _stored_as(clues: Clues, *prefixes: str) -> bool:
 
 
 _TABLE: tuple[tuple[str, Callable[[Clues], bool], str], ...] = (
-    ("speculators", _is_speculators, "speculators_* keys in config.json"),
+    ("gguf", _is_gguf, "a GGUF file: who trained it is not told"),
+    ("speculators", _is_speculators, "speculators_* keys in config.json, or a class name in Speculator"),
     ("torchspec", _is_torchspec, "_torchspec_version, or a latent-attention midlayer"),
     ("modelopt", _is_modelopt, "ModelOpt's export keys in eagle_config"),
-    ("angelslim", _is_angelslim, "the class name Eagle3LlamaForCausalLM"),
+    ("angelslim", _is_angelslim, "the class name Eagle3LlamaForCausalLM, or modal_type"),
     ("nemo", _is_nemo, "model.-prefixed fused layer, or NeMo's P-EAGLE keys"),
     ("eagle", _is_eagle, "plain Llama class with one layer, as the EAGLE authors' trainer writes"),
     ("specforge", _is_specforge, "midlayer.* under LlamaForCausalLMEagle3"),

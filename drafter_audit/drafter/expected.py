@@ -20,7 +20,7 @@ _STAND_INS = {
 def expected_tensors(arch: Architecture, kind: str) -> Shapes:
     """Name -> shape of every parameter, embedding and head included; empty for kinds whose layout is not described here
     and where a size is unknown. Source: SafeAILab/EAGLE cnets.py and cnets1.py, SGLang and vLLM llama_eagle3.py,
-    deepseek_eagle3.py, SpecForge peagle.py.
+    deepseek_eagle3.py, SpecForge peagle.py, TensorRT-LLM modeling_speculative.py (eh_proj).
     """
     if not TRAITS[kind].eagle or not _sizes_known(arch, kind):
         return {}
@@ -48,6 +48,14 @@ def config_implied(arch: Architecture, kind: str, *, with_embedding: bool) -> in
     return sum(prod(shape) for name, shape in shapes.items() if name not in left_out)
 
 
+def borrowed_tensors(arch: Architecture, kind: str) -> Shapes:
+    """What a kind that has neither embedding nor head takes from its target; empty for others, and where a size is
+    unknown. Source: z-lab/dflash, SGLang and vLLM dflash.py."""
+    if not TRAITS[kind].borrows or not arch.vocab_size or not arch.target_hidden_size:
+        return {}
+    return dict.fromkeys(("embed_tokens.weight", "lm_head.weight"), (arch.vocab_size, arch.target_hidden_size))
+
+
 def stand_ins(name: str) -> tuple[str, ...]:
     """Other names under which a checkpoint may hold the expected tensor `name`, whole or in part."""
     fused = [name.replace(part, whole) for whole, parts in _STAND_INS.items() for part in parts if part in name]
@@ -69,28 +77,32 @@ def _fusion(arch: Architecture, kind: str) -> Shapes:
     shapes: Shapes = {"fc.weight": (hidden, fused), **bias}
     shapes |= {"input_norm.weight": (fused,)} if arch.norm_before_fc else {}
     shapes |= {f"fc_norm.{slot}.weight": (_int(state),) for slot in range(slots)} if arch.fc_norm else {}
+    if arch.eh_proj:
+        shapes |= {"enorm.weight": (hidden,), "eh_proj.weight": (hidden, 2 * hidden)}
+        shapes |= {"eh_proj.bias": (hidden,)} if arch.eh_proj_bias else {}
     return shapes | ({"mask_hidden": (1, 1, fused)} if kind == "peagle" else {})
 
 
 def _layer(arch: Architecture, kind: str, layer: int) -> Shapes:
     """The first layer of an EAGLE-3 drafter reads [embedding ; state], 2 x hidden; deeper ones the hidden state."""
     hidden, inner, prefix = _int(arch.hidden_size), _int(arch.intermediate_size), f"layers.{layer}."
-    both = kind != "eagle1" and (layer == 0 or not arch.regular_layers)
+    both = kind != "eagle1" and not arch.eh_proj and (layer == 0 or not arch.regular_layers)
     width = 2 * hidden if both else hidden
-    latent = kind == "eagle3_mla" or (kind == "peagle" and bool(arch.kv_lora_rank))
+    latent = kind == "eagle3_mla" or (kind in ("peagle", "eagle1") and bool(arch.kv_lora_rank))
     attention = _latent_attention(arch, width) if latent else _attention(arch, width)
     return (
         {f"{prefix}self_attn.{name}": shape for name, shape in attention.items()}
         | {f"{prefix}mlp.{name}.weight": (inner, hidden) for name in ("gate_proj", "up_proj")}
         | {f"{prefix}mlp.down_proj.weight": (hidden, inner)}
-        | {f"{prefix}{name}.weight": (hidden,) for name in _layer_norms(kind, layer)}
+        | {f"{prefix}{name}.weight": (hidden,) for name in _layer_norms(arch, kind, layer)}
     )
 
 
-def _layer_norms(kind: str, layer: int) -> list[str]:
-    """EAGLE-1's first layer has no norm before its attention; EAGLE-3's has one for each of its two inputs."""
+def _layer_norms(arch: Architecture, kind: str, layer: int) -> list[str]:
+    """EAGLE-1's first layer has no norm before its attention; EAGLE-3's has one for each of its two inputs, which are
+    one where eh_proj has joined them."""
     norms = ["post_attention_layernorm"]
-    norms += ["input_layernorm"] if kind != "eagle1" or layer > 0 else []
+    norms += ["input_layernorm"] if (kind != "eagle1" and not arch.eh_proj) or layer > 0 else []
     return norms + (["hidden_norm"] if layer == 0 and TRAITS[kind].fuses else [])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from drafter_audit.drafter import signatures as s
 from drafter_audit.drafter.clues import Clues
 
 
@@ -14,7 +15,8 @@ class Traits:
 
     `is_drafter`: it proposes tokens for a target. `eagle`: its tensors are those of an EAGLE drafter (expected.py lists
     them, roles.py knows no others). `fuses`: fc fuses several target states. `reads_aux`: it reads such states at all.
-    `defaults`: engines take [2, L//2, L-3] where no ids are declared.
+    `defaults`: engines take [2, L//2, L-3] where no ids are declared. `borrows`: it has neither embedding nor head of
+    its own, the engine gives it the target's. `own_depth`: num_hidden_layers is its own, not its target's.
     """
 
     is_drafter: bool = True
@@ -22,6 +24,8 @@ class Traits:
     fuses: bool = False
     reads_aux: bool = False
     defaults: bool = False
+    borrows: bool = False
+    own_depth: bool = True
 
 
 _EAGLE3 = Traits(eagle=True, fuses=True, reads_aux=True, defaults=True)
@@ -31,10 +35,10 @@ TRAITS = {
     "eagle3_noaux": Traits(eagle=True),
     "eagle1": Traits(eagle=True),
     "peagle": _EAGLE3,
-    "dflash": Traits(reads_aux=True),
-    "dspark": Traits(reads_aux=True),
-    "mtp": Traits(),
-    "medusa": Traits(),
+    "dflash": Traits(reads_aux=True, borrows=True),
+    "dspark": Traits(reads_aux=True, borrows=True),
+    "mtp": Traits(own_depth=False),
+    "medusa": Traits(own_depth=False),
     "lm": Traits(is_drafter=False),
     "unknown": Traits(is_drafter=False, reads_aux=True),
 }
@@ -61,124 +65,52 @@ def detect_kind(clues: Clues) -> Kind:
     return Kind("unknown", "no known signature in config.json or in the tensors")
 
 
-def _speculators(*algorithms: str) -> Callable[[Clues], bool]:
-    return lambda clues: clues.config.raw.get("speculators_model_type") in algorithms
-
-
-def _is_dspark(clues: Clues) -> bool:
-    keys = ("dspark_target_layer_ids", "dspark_block_size", "markov_rank", "markov_head_type")
-    return (
-        _speculators("dspark")(clues)
-        or clues.config.has(*keys)
-        or clues.config.architecture_contains("DSpark")
-        or clues.stored("markov_w1", "markov_w2")
-    )
-
-
-def _is_dflash(clues: Clues) -> bool:
-    config = clues.config
-    blocks = config.has("block_size") and config.has("num_target_layers", "target_layer_ids")
-    named = config.architecture_contains("DFlash", "LiLiCorr", "XPress")
-    return _speculators("dflash", "dflash2")(clues) or bool(config.section("dflash_config")) or blocks or named
-
-
-def _is_peagle(clues: Clues) -> bool:
-    config = clues.config
-    return (
-        _speculators("peagle")(clues)
-        or "mask_hidden" in clues.tensors
-        or config.boolean("parallel_drafting") is True
-        or config.architecture_contains("PEagle")
-    )
-
-
-def _is_medusa(clues: Clues) -> bool:
-    return clues.config.has("medusa_num_heads", "medusa_num_layers") or clues.stored("medusa_head", "medusa_layers")
-
-
-def _is_mtp(clues: Clues) -> bool:
-    """A multi-token-prediction head on its own; a target that carries one beside its layers stays a language model."""
-    if clues.has_weights:
-        head = clues.stored("eh_proj", "pre_fc_norm") or any(name.startswith("mtp.") for name in clues.tensors)
-        return head and not _reads_two_inputs(clues) and len(clues.layers) <= 1
-    return _speculators("mtp")(clues) or clues.config.architecture_contains("MTP", "NextN")
-
-
-def _reads_two_inputs(clues: Clues) -> bool:
-    """Layer 0's attention reads [embedding ; fused state]: the mark of every EAGLE-3 layer."""
-    if "layers.0.hidden_norm.weight" in clues.tensors:
-        return True
-    hidden = clues.dim("layers.0.self_attn.o_proj.weight", 0)
-    return hidden is not None and clues.first_layer_input == 2 * hidden
-
-
-def declares_eagle3(clues: Clues) -> bool:
-    """Whether config.json alone speaks of an EAGLE-3 drafter."""
-    config = clues.config
-    return (
-        _speculators("eagle3")(clues)
-        or config.architecture_contains("Eagle3")
-        or bool(config.eagle.raw)
-        or config.has("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "eagle_layer_ids")
-    )
-
-
-def _is_any_eagle3(clues: Clues) -> bool:
-    if not clues.has_weights:
-        return declares_eagle3(clues)
-    without_aux = clues.config.eagle.boolean("use_aux_hidden_state") is False
-    return _reads_two_inputs(clues) or (without_aux and "fc.weight" not in clues.tensors and len(clues.layers) == 1)
-
-
-def _is_mla(clues: Clues) -> bool:
-    if clues.has_weights:
-        return clues.stored("self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")
-    return clues.config.has("kv_lora_rank")
-
-
-def _is_eagle3_noaux(clues: Clues) -> bool:
-    if not _is_any_eagle3(clues):
-        return False
-    declared = clues.config.eagle.boolean("use_aux_hidden_state")
-    unfused = clues.has_weights and "fc.weight" not in clues.tensors
-    return declared is False or (declared is None and unfused)
-
-
-def _is_eagle1(clues: Clues) -> bool:
-    config = clues.config
-    if clues.has_weights:
-        rows, columns = clues.dim("fc.weight", 0), clues.dim("fc.weight", 1)
-        return rows is not None and columns == 2 * rows and len(clues.layers) >= 1
-    named = config.architecture_contains("EagleLlama", "LlamaForCausalLMEagle", "EagleMistral", "Mistral3Eagle")
-    one_layer = config.integer("num_hidden_layers", minimum=0) == 1 and config.architecture_contains("ForCausalLM")
-    return _speculators("eagle")(clues) or config.text("model_type") == "eagle" or named or one_layer
-
-
-def _is_lm(clues: Clues) -> bool:
-    if clues.has_weights:
-        return clues.stored("embed_tokens", "tok_embeddings", "wte") and any(
-            "layers." in name or ".h." in name for name in clues.tensors
-        )
-    return clues.config.architecture_contains("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
-
-
 _TABLE: tuple[tuple[str, Callable[[Clues], bool], str], ...] = (
-    ("dspark", _is_dspark, "DSpark keys, class or Markov tensors"),
-    ("dflash", _is_dflash, "dflash_config, or block_size with target layers"),
-    ("peagle", _is_peagle, "mask_hidden, parallel_drafting or a P-EAGLE class"),
-    ("medusa", _is_medusa, "medusa keys or heads"),
-    ("mtp", _is_mtp, "eh_proj or mtp.* without a fused two-input layer"),
+    (
+        "unknown",
+        s.is_hydra,
+        "hydra_* keys or heads: Hydra heads, each fed by the one before; a drafter, of a kind that is not audited here",
+    ),
+    (
+        "unknown",
+        s.is_mlp_speculator,
+        "model_type mlp_speculator: an MLP speculator; a drafter, of a kind that is not audited here",
+    ),
+    (
+        "lm",
+        s.is_target_with_head,
+        "a language model that carries prediction layers (mtp, nextn, DSpark) beside its own",
+    ),
+    ("dspark", s.is_dspark, "DSpark keys, class or Markov tensors"),
+    ("dflash", s.is_dflash, "DFlash keys or class, or fc and hidden_norm outside the layers"),
+    ("peagle", s.is_peagle, "mask_hidden, parallel_drafting or a P-EAGLE class"),
+    ("medusa", s.is_medusa, "Medusa keys, class or heads"),
+    ("mtp", s.is_mtp, "a prediction layer alone (eh_proj, mtp.*), or a class or model_type of one"),
     (
         "eagle3_noaux",
-        _is_eagle3_noaux,
+        s.is_eagle3_noaux,
         "an EAGLE-3 layer fed by the last state alone (no fc, use_aux_hidden_state false)",
     ),
-    ("eagle3_mla", lambda c: _is_any_eagle3(c) and _is_mla(c), "an EAGLE-3 layer with latent attention (kv_a_proj)"),
+    ("eagle3_mla", lambda c: s.is_any_eagle3(c) and s.is_mla(c), "an EAGLE-3 layer with latent attention (kv_a_proj)"),
     (
         "eagle3",
-        _is_any_eagle3,
+        s.is_any_eagle3,
         "layer 0 reads [embedding ; fused target states] (hidden_norm, attention input 2 x hidden)",
     ),
-    ("eagle1", _is_eagle1, "fc reads [embedding ; last state], one plain layer"),
-    ("lm", _is_lm, "embedding and plain decoder layers: a language model, not a drafter"),
+    ("eagle1", s.is_eagle1, "fc reads [embedding ; last state], one plain layer"),
+    (
+        "lm",
+        s.is_pard,
+        "pard_token: a PARD drafter, a whole language model that drafts several tokens at once; no EAGLE drafter",
+    ),
+    (
+        "lm",
+        s.is_lm,
+        "embedding and plain decoder layers, no fc, attention input of hidden width: a language model, not a drafter",
+    ),
 )
+
+
+def kind_table() -> tuple[tuple[str, str], ...]:
+    """Each kind with its signature, in the order in which they are tried; `unknown` is also what fits none."""
+    return tuple((name, reason) for name, _, reason in _TABLE)

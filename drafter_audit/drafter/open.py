@@ -14,6 +14,7 @@ from drafter_audit.drafter.boundaries import declared_slots, read_aux_layers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import detect_dialect
+from drafter_audit.drafter.gguf_config import config_of_gguf
 from drafter_audit.drafter.kinds import detect_kind
 from drafter_audit.drafter.roles import assign_roles
 from drafter_audit.drafter.spec import DrafterSpec
@@ -31,8 +32,11 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     then compared with the drafter's, at most 8 MB in all, and overrule what is said of them by rule. Raises AuditError.
     """
     source = open_source(ref)
-    config = ConfigView(_config(source), f"{source.name}: config.json")
+    raw, where = _config(source), f"{source.name}: config.json"
     table = load_table(source)
+    if table and table.gguf and not raw:
+        raw, where = config_of_gguf(table.metadata), f"{source.name}/{table.files[0]}"
+    config = ConfigView(raw, where)
     background = gather(source, config)
     clues = Clues(config, table, table.metadata if table else {}, _quant_file(source, config))
     spec = _describe(source, clues, background, _target(source, background, target))
@@ -44,8 +48,10 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
 
 
 def _config(source: Source) -> Mapping[str, Any]:
-    """config.json; an empty one for a lone weight file, whose tensors still tell something."""
-    if source.weights_file and "config.json" not in source.files():
+    """config.json; an empty one for a lone weight file, whose tensors still tell something (a GGUF's metadata too)."""
+    files = source.files()
+    converted = source.weights_file or any(name.lower().endswith(".gguf") for name in files)
+    if converted and "config.json" not in files:
         return {}
     return read_config(source)
 

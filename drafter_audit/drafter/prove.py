@@ -77,6 +77,8 @@ def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec
     """
     if spec.table is None:
         return replace(spec, evidence_none="no weights of the drafter were read")
+    if spec.table.gguf:  # its rows may be quantised in blocks, and its d2t holds ids where others hold offsets
+        return replace(spec, evidence_none="rows of a GGUF file are not compared: name what it was converted from")
     stored = [name for name in (_EMBEDDING, _HEAD) if _stored(spec, name)]
     if not spec.is_drafter or not stored:
         what = "the drafter stores neither embedding nor head" if spec.is_drafter else "it is no drafter"

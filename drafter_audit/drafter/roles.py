@@ -17,9 +17,9 @@ from typing import Any, Literal
 from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.architecture import Architecture
 from drafter_audit.drafter.clues import Clues
-from drafter_audit.drafter.expected import expected_tensors, stand_ins
+from drafter_audit.drafter.expected import borrowed_tensors, expected_tensors, stand_ins
 from drafter_audit.drafter.kinds import Kind
-from drafter_audit.drafter.names import canonical
+from drafter_audit.drafter.names import canonical, layer_index
 
 Role = Literal["trainable", "frozen", "buffer", "unknown", "borrowed", "missing"]
 STORED_ROLES: tuple[Role, ...] = ("trainable", "frozen", "buffer", "unknown")
@@ -37,9 +37,18 @@ SECOND_COPY = "the same tensor is stored under another prefix too"
 UNKNOWN_PART = "no known part of an EAGLE drafter"
 _BODY = re.compile(
     r"^(fc|input_norm|fc_norm\.\d+|norm|hidden_norm|enorm|hnorm|eh_proj)\.(weight|bias)$"
-    r"|^mask_hidden$|^layers\.\d+\."
+    r"|^(embed|hidden|lm_head)_layernorm\.weight$"  # HASS and BaldEagle
+    r"|^mask_hidden$|^layers\.\d+\.|^parallel_draft_heads\."
 )
+_SHARED = re.compile(r"(^|\.)(embed_tokens|shared_head\.head)\.weight$")  # of an MTP layer: DeepSeek-V3, GLM
 _KEEPS_EMBEDDING = frozenset({"peagle", "eagle1"})  # P-EAGLE trains it; EAGLE-1 files hold it
+# What such a drafter consists of, where its layout is not described tensor by tensor.
+_BODIES = {
+    "dflash": ": a DFlash trainer trains all but the target's embedding and head",
+    "dspark": ": a DSpark trainer trains all but the target's embedding and head",
+    "medusa": ": Medusa heads are trained on a target that stays as it is",
+    "mtp": ": trained with its target, or after it",
+}
 _FREEZES_EMBEDDING = frozenset({"specforge", "speculators", "modelopt", "eagle", "angelslim", "torchspec", "nemo"})
 _TRAINS_HEAD = frozenset({"specforge", "eagle", "angelslim", "torchspec", "nemo"})
 
@@ -111,6 +120,9 @@ def _absent(clues: Clues, arch: Architecture, rule: _Rule) -> Iterator[TensorRol
         if name not in clues.tensors and not clues.tensors.keys() & set(stand_ins(name)):
             role, reason = rule.of_absent(name)
             yield _unread(name, shape, None, role, reason)
+    for name, shape in borrowed_tensors(arch, rule.kind.name).items():
+        if not any(other.endswith(name) for other in clues.tensors):
+            yield _unread(name, shape, None, "borrowed", "not stored: this kind drafts with the target's")
 
 
 def _from_config(arch: Architecture, rule: _Rule) -> Iterator[TensorRole]:
@@ -153,15 +165,17 @@ class _Rule:
             return "buffer", "rotary table"
         if not self.kind.traits.is_drafter:
             return "unknown", "not known to be a drafter: no training rule applies"
-        if _LEFTOVER.match(name):
+        if self.kind.traits.eagle and _LEFTOVER.match(name):
             return "frozen", LEFTOVER
+        if self.kind.name == "mtp" and layer_index(name) is not None and _SHARED.search(name):
+            return "frozen", "a copy of what the prediction layer shares with its target"
         if _EMBEDDING.match(name):
             return self._embedding()
         if _HEAD.match(name):
             return self._head(shape)
         if self.kind.traits.eagle and not _BODY.match(name):
             return "unknown", UNKNOWN_PART
-        return "trainable", "part of the drafter's body"
+        return "trainable", f"part of the drafter's body{_BODIES.get(self.kind.name, '')}"
 
     def _embedding(self) -> tuple[Role, str]:
         if self.embed_requires_grad is not None:

@@ -118,13 +118,14 @@ class DrafterSpec:
 
         embedding = [tensor.role for tensor in self.tensors if tensor.name.endswith("embed_tokens.weight")]
         stores_embedding = any(role in STORED_ROLES for role in embedding)
+        knows_loans = any(tensor.role == "borrowed" for tensor in self.tensors)
         implied = config_implied(self.architecture, self.kind.name, with_embedding=stores_embedding)
         return Parameters(
             trainable=total("trainable"),
             frozen=total("frozen"),
             unknown=total("unknown"),
             buffers=total("buffer"),
-            borrowed=None if self.is_drafter and implied is None else total("borrowed"),
+            borrowed=total("borrowed") if implied is not None or knows_loans or not self.is_drafter else None,
             missing=total("missing"),
             config_implied=implied,
             counted_from="headers" if self.table is not None else "config" if self.tensors else "nothing",

@@ -34,6 +34,7 @@ class Target:
     quantization: str | None = None
     read_from: str | None = None
     unread: str | None = None
+    head_dim: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -86,8 +87,16 @@ def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
         hidden_size=config.integer("hidden_size") or config.integer("n_embd"),
         vocab_size=config.integer("vocab_size"),
         quantization=_quantization(source, config),
+        head_dim=_head_dim(config),
         read_from=f"{source.kind}: {source.name}" + (f"@{source.revision}" if source.revision else ""),
     )
+
+
+def _head_dim(config: ConfigView) -> int | None:
+    """Declared or derived; None for latent attention, whose heads have several sizes."""
+    hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    derived = hidden // heads if hidden and heads else None
+    return None if config.has("kv_lora_rank") else config.integer("head_dim") or derived
 
 
 def _quantization(source: Source, config: ConfigView) -> str | None:

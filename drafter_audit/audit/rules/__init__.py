@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, settings, shapes
+from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, loading, settings, shapes
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -29,11 +29,18 @@ _CONTENTS: tuple[Rule, ...] = (
 )
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,
+    layer_ids.aux_count,
     settings.norms,
     settings.biases,
+    settings.fc_bias,
     settings.dtype,
     settings.rope,
     settings.target,
+    settings.target_heads,
+    loading.class_name,
+    loading.prefix,
+    loading.deeper_layers,
+    loading.null_keys,
     settings.record,
     settings.facts,
 )

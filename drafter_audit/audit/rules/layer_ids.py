@@ -84,3 +84,23 @@ def _ambiguous(spec: DrafterSpec) -> Finding:
             "alternatives": [alternative.to_dict() for alternative in aux.alternatives],
         },
     )
+
+
+def aux_count(spec: DrafterSpec) -> Findings:
+    """Readers size fc by num_aux_hidden_states, else by eagle_config's list, else by a top-level one, else take 3
+    (SGLang and vLLM llama_eagle3.py). fc itself is the truth: IDS-COUNT, SHAPE-MISMATCH."""
+    said, ids = spec.sizes.declared["num_aux_hidden_states"], spec.aux_layers.declared
+    fused = spec.sizes.measured.get("num_aux_hidden_states")
+    if said is not None and ids is not None and said != len(ids):
+        yield Finding(
+            "AUX-COUNT",
+            "warning",
+            f"num_aux_hidden_states is {said}, {spec.aux_layers.key} lists {len(ids)} layers",
+            "SGLang and vLLM size fc by the first and capture by the second",
+            key="num_aux_hidden_states",
+            evidence={
+                "num_aux_hidden_states": said,
+                "ids": list(ids),
+                "fc": fused,
+            },
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.architecture import DTYPE_NAMES, declared_dtype
-from drafter_audit.drafter.kinds import declares_eagle3
+from drafter_audit.drafter.signatures import declares_eagle3
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.facts import registry
 
@@ -82,6 +82,27 @@ def biases(spec: DrafterSpec) -> Findings:
             )
 
 
+def fc_bias(spec: DrafterSpec) -> Findings:
+    """EAGLE, SGLang and TensorRT-LLM go by `bias`, vLLM by `eagle_fc_bias` (vllm-project/vllm#11126)."""
+    clues, stored = spec.clues, spec.architecture.fc_bias
+    if not clues.has_weights or "fc.weight" not in clues.tensors or not spec.kind.traits.eagle:
+        return
+    for key in ("bias", "eagle_fc_bias"):
+        declared = spec.config.boolean(key)
+        undeclared = key == "eagle_fc_bias" and declared is None and stored and spec.kind.name == "eagle1"
+        if undeclared or (declared is not None and declared != stored):
+            what = "fc.bias is stored" if stored else "no fc.bias is stored"
+            yield Finding(
+                "BIAS-FLAG",
+                "warning" if undeclared else "error",
+                f"{what}, {key} is {'not declared' if declared is None else 'on' if declared else 'off'}",
+                "engines leave the bias out, or demand one that is not there",
+                key=key,
+                evidence={"declared": declared, "stored": stored},
+                fix_set={key: stored},
+            )
+
+
 def dtype(spec: DrafterSpec) -> Findings:
     said, stored = declared_dtype(spec.config), spec.architecture.dtype
     if spec.clues.packing.companions:  # weights are quantised: the dtype is that of the arithmetic
@@ -149,6 +170,20 @@ def target(spec: DrafterSpec) -> Findings:
             "padding rows are harmless, another tokenizer is not",
             key="vocab_size",
             evidence={"drafter": arch.vocab_size, "target": target.vocab_size},
+        )
+
+
+def target_heads(spec: DrafterSpec) -> Findings:
+    """Heads of another size than the target's are allowed (Tencent/AngelSlim#5: 80 beside 128)."""
+    ours, theirs = spec.architecture.head_dim, spec.target.head_dim
+    if spec.kind.traits.eagle and spec.kind.name != "eagle3_mla" and ours and theirs and ours != theirs:
+        yield Finding(
+            "HEAD-DIM-TARGET",
+            "info",
+            f"head_dim is {ours}, the target's {theirs}",
+            "it computes right; an engine that pages both caches alike may not start",
+            key="head_dim",
+            evidence={"drafter": ours, "target": theirs},
         )
 
 

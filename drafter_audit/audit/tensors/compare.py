@@ -43,6 +43,8 @@ def _table(spec: DrafterSpec) -> TensorTable:
     if spec.table is None:
         instead = f"name the repository itself, hf://{spec.name}," if spec.source == "bundled" else "name the weights"
         raise CheckpointError("no weights to compare", spec.ref, f"{instead} or leave --weights out")
+    if spec.table.gguf:  # weights in blocks, rows of q and k in another order, ids in d2t
+        raise CheckpointError("weights of a GGUF file are not compared", spec.ref, "name what it was converted from")
     return spec.table
 
 
