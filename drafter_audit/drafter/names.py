@@ -19,7 +19,7 @@ _RULES = (
 )
 _RULED = ("midlayer", "draft_id", "draft_vocab", "target_id", "aux_norm")
 
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,9})\.")  # a longer number names no layer
 
 
 def canonical(name: str) -> str:
