@@ -92,7 +92,7 @@ def check_json(text: str) -> None:
     assert text.isascii()
     result = json.loads(text, parse_constant=refuse)
     for drafter in result["drafters"]:
-        for key, value in walk(drafter):
+        for key, value in walk({name: part for name, part in drafter.items() if name != "findings"}):
             if key in COUNTS:
                 assert value is None or type(value) is int, (key, value)
 
@@ -482,6 +482,40 @@ def filled(folder: Path, dtype: str, pattern: bytes) -> str:
         file.seek(start)
         file.write((pattern * (size // len(pattern) + 1))[:size])
     return ref
+
+
+SUFFIXES = (
+    "weight", "qweight", "qzeros", "scales", "g_idx", "weight_packed", "weight_scale", "weight_zero_point",
+    "weight_shape", "weight_scale_2", "absmax", "weight.quant_map", "weight.quant_state.bitsandbytes__nf4", "biases",
+    "weight_scale_inv", "blocks", "bias",
+)  # fmt: skip
+MODULES = ("fc", "lm_head", "midlayer.self_attn.q_proj", "layers.3.mlp.experts.0.down_proj", "embed_tokens", "norm")
+SCHEMES: tuple[dict[str, Any], ...] = (
+    {},
+    {"quant_method": "gptq", "bits": 4, "group_size": 128},
+    {"quant_method": "awq", "bits": 4, "group_size": -1, "version": "gemm"},
+    {"quant_method": "compressed-tensors", "config_groups": {"g": {"targets": ["re:.*"], "weights": {"num_bits": 7}}}},
+    {"quant_method": "bitsandbytes", "load_in_4bit": True},
+    {"quant_algo": "NVFP4"},
+    {"bits": 3, "group_size": 64},
+)
+shapes = st.lists(st.sampled_from((0, 1, 2, 3, 8, 64)), max_size=3).map(tuple)
+names = st.builds("{}.{}".format, st.sampled_from(MODULES), st.sampled_from(SUFFIXES)) | st.just("d2t")
+tensors_ = st.dictionaries(names, st.tuples(st.sampled_from(sorted(DTYPE_BITS)), shapes), min_size=1, max_size=9)
+
+
+@many
+@given(tensors_, st.sampled_from(SCHEMES), st.booleans())
+@example({"d2t": ("F6_E2M3", ())}, {}, False)
+@example({"d2t": ("I64", (3,)), "lm_head.weight": ("F16", ())}, {}, False)
+def test_any_tensors(folder: Path, tensors: Tensors, scheme: dict[str, Any], over_a_drafter: bool) -> None:
+    """Containers without what belongs to them, of any dtype and shape, beside a sound drafter's tensors or alone."""
+    config, sound, _ = peer("specforge_eagle3")
+    fresh(folder)
+    whole = {name: (dtype, (*shape, 4) if DTYPE_BITS[dtype] % 8 else shape) for name, (dtype, shape) in tensors.items()}
+    ref = write_checkpoint(folder, config | {"quantization_config": scheme}, (sound if over_a_drafter else {}) | whole)
+    read_both(folder)
+    outcome("compare", ref, ref, "--weights")
 
 
 # What holds of every sound drafter
