@@ -39,7 +39,7 @@ class AuditError(Exception):
     exit_code = EXIT_NOT_MEASURED
 
     def __init__(self, what: str, where: str, mend: str) -> None:
-        self.what, self.where, self.mend = (_shorten(escape(part)) for part in (what, where, mend))
+        self.what, self.where, self.mend = (_shorten(escape(_shorten(part))) for part in (what, where, mend))
         super().__init__(f"{self.what}, {self.where}, {self.mend}")
 
 
@@ -105,9 +105,9 @@ def escape(text: str) -> str:
     >>> escape("a\x1b[31m\nb\u202e")
     'a\\x1b[31m\\nb\\u202e'
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():  # in Unicode's sense: none of the categories below
         return text
-    return "".join(_escape_character(character) for character in text)
+    return "".join(character if character.isprintable() else _escape_character(character) for character in text)
 
 
 def _escape_character(character: str) -> str:

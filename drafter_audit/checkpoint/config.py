@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from drafter_audit.checkpoint.strict_json import DuplicateKeyError, refuse_constant, unique_object
+from drafter_audit.checkpoint.strict_json import DuplicateKeyError, strict_loads
 from drafter_audit.errors import CheckpointError, ConfigError, NotFoundError
 from drafter_audit.sources.base import Source
 
@@ -15,8 +15,9 @@ MAX_CONFIG_BYTES = 10_000_000
 def read_config(source: Source, name: str = "config.json") -> dict[str, Any]:
     """The object in the source's `name`.
 
-    Raises ConfigError where it is absent, above 10 MB, not UTF-8, not JSON, holds NaN or a repeated key,
-    or is no object; NotFoundError, NetworkError, AccessError where the source cannot be had.
+    Raises ConfigError where it is absent, above 10 MB, not UTF-8, not JSON, nested deeper than 100, no object, or
+    holds NaN, a repeated key or a number out of range; NotFoundError, NetworkError, AccessError where the source
+    cannot be had.
     """
     try:
         data = source.read(name, limit=MAX_CONFIG_BYTES)
@@ -35,7 +36,7 @@ def parse_config(data: bytes, where: str) -> dict[str, Any]:
     """The JSON object in `data`; `where` names it in errors. Raises ConfigError."""
     try:
         text = data.decode("utf-8-sig")
-        value = json.loads(text, object_pairs_hook=unique_object, parse_constant=refuse_constant)
+        value = strict_loads(text)
     except UnicodeDecodeError as error:
         _refuse(f"not UTF-8 at byte {error.start}", where, error)
     except json.JSONDecodeError as error:

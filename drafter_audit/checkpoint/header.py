@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
-from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
+from drafter_audit.checkpoint.strict_json import finite_float, refuse_constant, unique_object
 from drafter_audit.errors import HeaderError
 
 MAX_HEADER_BYTES = 100_000_000
@@ -203,7 +203,7 @@ def _load(head: bytes, end: int, where: str) -> dict[str, Any]:
             text,
             object_pairs_hook=unique_object,
             parse_constant=refuse_constant,
-            parse_float=_parse_float,
+            parse_float=finite_float,
             parse_int=_parse_int,
         )
         _check_strings(fields)
@@ -222,17 +222,10 @@ def _not_json(reason: str, head: bytes, where: str, error: Exception) -> NoRetur
     raise HeaderError(what, where, _remedy(known or "")) from error
 
 
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{text} is out of range")
-    return value
-
-
 def _parse_int(text: str) -> int | float:
     # -0 and what 64 bits cannot hold are floating point to the library, and a float is no size.
     if text == "-0" or len(text) > 20:
-        return _parse_float(text)
+        return finite_float(text)
     return int(text)
 
 

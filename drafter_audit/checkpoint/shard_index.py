@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from drafter_audit.checkpoint.strict_json import refuse_constant, unique_object
+from drafter_audit.checkpoint.strict_json import strict_loads
 from drafter_audit.checkpoint.table import FaultKind, IndexFault, TensorInfo
 from drafter_audit.errors import ShardIndexError
 from drafter_audit.sources.base import Source
@@ -37,11 +36,7 @@ def read_index(source: Source, name: str) -> ShardIndex:
     """
     where = f"{source.name}/{name}"
     try:
-        index = json.loads(
-            source.read(name, limit=MAX_INDEX_BYTES),
-            object_pairs_hook=unique_object,
-            parse_constant=refuse_constant,
-        )
+        index = strict_loads(source.read(name, limit=MAX_INDEX_BYTES))
     except (ValueError, RecursionError) as error:
         raise ShardIndexError(f"not JSON ({error})", where, "save the checkpoint again") from error
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
@@ -50,8 +45,15 @@ def read_index(source: Source, name: str) -> ShardIndex:
     for file in sorted(set(weight_map.values())):
         if leaves_folder(file):
             raise ShardIndexError(f"names {file!r}, outside its folder", where, "do not trust this checkpoint")
+        if not _is_text(file):
+            raise ShardIndexError(f"names {file!r}, which no file is called", where, "save the checkpoint again")
     metadata = index.get("metadata")
     return ShardIndex(name, weight_map, metadata.get("total_size") if isinstance(metadata, dict) else None)
+
+
+def _is_text(name: str) -> bool:
+    """Whether `name` has no half of a surrogate pair, which JSON can write and no file system takes."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def find_faults(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def default_refs() -> Meant:
     """The drafter in the current folder, else the project file's, else the bundled drafters that can be counted."""
     from drafter_audit.facts import project, registry
 
-    here = Path.cwd()
+    here = project.working_folder()
     if (here / "config.json").is_file():
         return Meant((".",))
     weights = [path.name for path in [*here.glob("*.safetensors")] or here.glob("pytorch_model*.bin")]

@@ -56,7 +56,7 @@ def _origins(source: Source, config: ConfigView) -> Iterator[Facts | None]:
 def _from_project(source: Source) -> Facts | None:
     """The toml beside the checkpoint, else the working folder's word on that reference, be it a path or a name."""
     entry = project.beside(Path(source.name)) if source.kind == "local" else None
-    if entry is None and (working := project.in_folder(Path.cwd())):
+    if entry is None and (working := project.in_folder(project.working_folder())):
         entry = working.entry(source.ref) or working.entry(source.name)
     return entry.facts() if entry else None
 

@@ -43,7 +43,7 @@ _RULED = (
     "enc.",
 )
 
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,9})\.")  # a longer number names no layer
 
 
 def canonical(name: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from drafter_audit.checkpoint.config import read_config
@@ -52,7 +52,7 @@ def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Ta
     """
     if ref is None:
         return Target()
-    if not ask_hub and _bundled_name(ref) is None and not Path(ref).exists():
+    if not ask_hub and _bundled_name(ref) is None and not os.path.exists(ref):
         return Target(
             ref=ref,
             said_by=said_by,

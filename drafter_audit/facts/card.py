@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import accumulate, islice
 
 from drafter_audit.facts import markdown
 from drafter_audit.facts.card_tables import accept_lens
@@ -17,6 +18,8 @@ FROM_METADATA = "model card, metadata"
 FROM_TEXT = "model card, read from text"
 
 _MAX_FRONT_MATTER = 1 << 16
+_MAX_DEPTH = 50
+_MOST_CLAIMS = 1000  # no card that was read by a person comes near
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _NAMED_TARGET = re.compile(
     r"(?:--model-path[ =]|\bvllm serve |\b(?:verifier|target model|base model)\b[\s:*`\"'\[]{1,8})"
@@ -71,17 +74,22 @@ def read_card(text: str) -> Facts:
 
 def _metadata(front: str) -> dict[str, list[str]]:
     """The front matter's top-level strings and lists of strings, as lists."""
-    if not front.strip() or len(front) > _MAX_FRONT_MATTER:
+    if not front.strip() or len(front) > _MAX_FRONT_MATTER or _depth(front) > _MAX_DEPTH:
         return {}
     import yaml  # type: ignore[import-untyped]
 
     try:
         # The base loader makes strings of all scalars and follows no merge keys, which can grow without bound.
         raw = yaml.load(front, Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):  # the last two are int()'s and chr()'s own
         return {}
     items = raw.items() if isinstance(raw, dict) else ()
     return {key: _strings(value) for key, value in items if isinstance(key, str)}
+
+
+def _depth(front: str) -> int:
+    """How deep brackets stand in each other, those in quotes too: the scanner takes time that grows with its square."""
+    return max(accumulate((character in "[{") - (character in "]}") for character in front))
 
 
 def _strings(value: object) -> list[str]:
@@ -121,7 +129,10 @@ def _training(datasets: list[str], paragraphs: list[Paragraph]) -> Training | No
 
 def _samples(paragraphs: list[Paragraph]) -> tuple[set[int], str, str]:
     """The numbers of training samples told, a remark if none can be taken, and the sentence of the first."""
-    found = [claim for paragraph in paragraphs for claim in _claims(paragraph)]
+    claims = (claim for paragraph in paragraphs for claim in _claims(paragraph))
+    found = list(islice(claims, _MOST_CLAIMS + 1))
+    if len(found) > _MOST_CLAIMS:
+        return set(), f" (more than {_MOST_CLAIMS} sample counts, none taken)", ""
     # A sentence on training outweighs one that just tells of samples.
     sure = [claim for claim in found if claim[0]] or found
     whole = {count for _, count, is_share, _ in sure if not is_share}

@@ -5,11 +5,12 @@ It lies beside a checkpoint or in the working folder; `[tool.drafter-audit]` in 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drafter_audit.errors import ProjectFileError
+from drafter_audit.errors import NotFoundError, ProjectFileError
 from drafter_audit.facts import project_schema as schema
 from drafter_audit.facts.project_schema import FailOn
 from drafter_audit.facts.records import AcceptLen, Facts, Throughput, Training
@@ -47,7 +48,7 @@ class DrafterEntry:
 
     def is_at(self, folder: Path) -> bool:
         """Whether the entry's path is `folder`."""
-        return self.reference is not None and Path(self.reference).resolve() == folder.resolve()
+        return self.reference is not None and os.path.realpath(self.reference) == os.path.realpath(folder)
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,14 @@ class ProjectFile:
         folder = Path(reference)
         found = (entry for entry in self.drafters if entry.path == reference or entry.is_at(folder))
         return next(found, None)
+
+
+def working_folder() -> Path:
+    """The current folder. Raises NotFoundError where it was removed under the shell that stands in it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NotFoundError("the current folder was removed", ".", "cd to a folder that exists") from None
 
 
 def beside(folder: Path) -> DrafterEntry | None:
@@ -145,9 +154,9 @@ def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
 
 
 def _reference(path: str, file: Path) -> str:
-    # "org/name" is a folder where there is one, as on the command line.
+    # "org/name" is a folder where there is one, as on the command line. A name too long for a file is none.
     local = file.parent / path
-    return str(local) if path.startswith(".") or local.exists() else path
+    return str(local) if path.startswith(".") or os.path.exists(local) else path
 
 
 def _training(raw: dict[str, Any], source: str) -> Training:

@@ -6,6 +6,7 @@ the others. The files lie in reference_models/, whose README documents the schem
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ def load(name: str) -> Record:
 def find(repo: str) -> Record | None:
     """The record of the repository `repo` ("org/name", in any case), else None; reads one file at most."""
     name = name_of(repo)
-    if not schema.REPO.fullmatch(repo) or not _file(name).is_file():
+    if not schema.REPO.fullmatch(repo) or not os.path.isfile(_file(name)):
         return None
     record = _load(name)
     return record if record.repo.lower() == repo.lower() else None

@@ -14,6 +14,8 @@ _NARROWEST = 10  # columns that a wrapped cell keeps
 _PADDING = 2  # columns that tabulate adds to a header
 _LONGEST_LINE = 118  # columns of a sentence: longer ones are hard to read
 
+_LONGEST_SHOWN = 10_000  # characters of a cell or sentence: wrapping takes time that grows with the square of a word
+
 
 def render(document: Document, style: str) -> str:
     """The document in one of FORMATS but json, ending in a newline."""
@@ -28,7 +30,7 @@ def _plain(block: Table | Lines) -> str:
     title = [escape(block.title), "-" * len(escape(block.title))] if block.title else []
     if isinstance(block, Lines):
         line_width = min(width, _LONGEST_LINE)
-        lines = (_fill(escape(line), line_width, subsequent_indent="  ") for line in block.lines)
+        lines = (_fill(_shown(line), line_width, subsequent_indent="  ") for line in block.lines)
         return "\n".join([*title, *lines])
     headers = [_lines(header) for header in block.headers]
     rows = [[_lines(cell) for cell in row] for row in block.rows]
@@ -41,7 +43,8 @@ def _plain(block: Table | Lines) -> str:
 
 def _fit(natural: list[list[int]], width: int) -> list[int]:
     """Widths of the columns, the widest ones narrowed until all fit `width` or none can be narrowed further."""
-    widths = [max(column) for column in zip(*natural, strict=True)]
+    most = max(width, _NARROWEST)  # at once: a tensor's name may have millions of characters
+    widths = [min(most, max(column)) for column in zip(*natural, strict=True)]
     while sum(widths) + 2 * len(widths) > width and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
     return widths
@@ -49,7 +52,13 @@ def _fit(natural: list[list[int]], width: int) -> list[int]:
 
 def _lines(cell: str) -> list[str]:
     """A cell's own lines; text from files has had its line breaks escaped when the cell was made."""
-    return [escape(line) for line in cell.split("\n")]
+    return [_shown(line) for line in cell.split("\n")]
+
+
+def _shown(line: str) -> str:
+    """Escaped, and cut where a hostile name or shape has millions of characters; the other formats hold all of it."""
+    rest = len(line) - _LONGEST_SHOWN
+    return escape(line if rest <= 0 else f"{line[:_LONGEST_SHOWN]}... and {rest} characters more, see --format json")
 
 
 def _wrap(lines: list[str], width: int) -> str:

@@ -60,6 +60,8 @@ def parse_reference(ref: str) -> Reference:
     local = _existing_path(ref)
     if local is not None:
         return _local(ref, local)
+    if any("\ud800" <= character <= "\udfff" for character in ref):  # bytes that are no UTF-8: a file's name at most
+        raise BadReferenceError("not a reference, it is not UTF-8", repr(ref), ACCEPTED)
     if _is_url(ref):
         return _hub(ref, ref if "://" in ref else f"https://{ref}")
     if ref in _bundled_names():

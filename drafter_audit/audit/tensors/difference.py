@@ -105,7 +105,7 @@ def _by_bytes(theirs: Stored, ours: Stored) -> TensorDifference:
 def _rows_changed(piece: Piece, theirs: Stored, ours: Stored) -> npt.NDArray[np.bool_]:
     width = 1 if len(ours.info.shape) < 2 else ours.width
     if theirs.info.dtype == ours.info.dtype:
-        width = ours.row_bytes * width // ours.width
+        width = ours.row_bytes * width // ours.width or ours.row_bytes  # elements below a byte: the vector is a row
         x, y = (np.frombuffer(data, np.uint8).reshape(-1, width) for data in piece)
     else:
         dtypes = (_INTEGERS[tensor.info.dtype] for tensor in (theirs, ours))

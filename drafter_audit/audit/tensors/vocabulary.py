@@ -47,7 +47,9 @@ def read_tokens(spec: DrafterSpec, on_read: Callable[[int], None]) -> Tokens | N
     if d2t.strides is not None:
         raise UnknownMap(f"d2t of {spec.ref} is a view in a pickled file")
     if head is not None and head.shape[:1] != d2t.shape:
-        raise UnknownMap(f"d2t of {spec.ref} has {d2t.shape[0]} entries and lm_head {head.shape[0]} rows")
+        raise UnknownMap(
+            f"d2t of {spec.ref} has {d2t.shape[0]} entries and lm_head {head.shape[0] if head.shape else 'no'} rows"
+        )
     data = Stored(spec.origin, d2t, on_read).read_bytes(0, d2t.nbytes)
     offsets = integers(data, d2t.dtype)
     return _checked(spec, offsets + np.arange(len(offsets)))
