@@ -703,8 +703,9 @@ def test_models_of_a_target(read):
 
 
 @pytest.mark.parametrize("style", FORMATS)
-def test_models_of_a_target_without_drafters_is_an_empty_list(stdout, style):
-    out = stdout("models", "--target", "nobody/nothing", "--format", style)
+def test_models_of_a_target_without_drafters_is_an_empty_list(audit, style):
+    code, out, err = audit("models", "--target", "nobody/nothing", "--format", style)
+    assert (code, err.startswith("note: no bundled drafter is made for 'nobody/nothing'")) == (0, True)
     assert style != "json" or json.loads(out)["models"] == []
 
 
@@ -804,3 +805,9 @@ def test_a_very_long_reference_makes_a_readable_line(audit):
     code, _, err = audit("params", "x" * 100_000)
     assert code == 2
     assert len(err) < 1500
+
+
+def test_a_target_by_its_bundled_name(read):
+    by_name = read("models", "--target", "moonshotai-kimi-k2.5")["models"]
+    assert by_name == read("models", "--target", "moonshotai/Kimi-K2.5")["models"]
+    assert by_name

@@ -484,3 +484,13 @@ def test_no_changed_byte_is_more_than_an_error(tmp_path, name):
         with contextlib.suppress(PickledError):
             for entry in read(tmp_path / "changed.bin").entries:
                 assert 0 <= entry.start <= entry.start + entry.nbytes <= len(whole)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_bare_pickles_are_told_apart_whatever_their_protocol(tmp_path: Path, protocol: int) -> None:
+    """torch before 1.6 wrote its magic number as the first of several pickles."""
+    path = tmp_path / "old.bin"
+    path.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, protocol=protocol) + pickle.dumps({}, protocol=protocol))
+    refuse(path, "before 1.6", "safetensors.torch.save_file(torch.load(FILE, weights_only=True)")
+    path.write_bytes(pickle.dumps({"a": 1}, protocol=protocol))
+    refuse(path, "a bare pickle, which torch.save did not write", "save a state_dict()")

@@ -21,7 +21,8 @@ STATE_DICT_KEYS = ("state_dict", "model_state_dict", "model", "module")
 """Where trainers put the weights in a dict that holds more than weights."""
 
 _ZIP = b"PK\x03\x04"
-_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # protocol 2, then torch's magic number 0x1950a86a20f9469cfc6c
+_PICKLE = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
+_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch's magic number 0x1950a86a20f9469cfc6c, a pickle of its own
 _TAR = slice(257, 262)
 _CONVERT = 'safetensors.torch.save_file(torch.load(FILE, weights_only=True), "model.safetensors")'
 _DOWNLOAD = "download the real file"
@@ -40,8 +41,7 @@ def read_pickled(source: Source, name: str) -> Header:
     try:
         tensors, notes = _state_dict(run(archive.pickle()))
     except Refused as refusal:
-        mend = "do not load it, ask its author for safetensors" if "asks for" in str(refusal) else "save a state_dict()"
-        raise PickledError(str(refusal), file.where, mend) from refusal
+        raise PickledError(str(refusal), file.where, refusal.mend) from refusal
     if archive.is_big_endian:
         raise PickledError("big-endian weights", file.where, f"convert it on a machine of its kind: {_CONVERT}")
     entries = tuple(_entries(tensors, archive))
@@ -54,8 +54,12 @@ def _check_format(file: RangeFile) -> None:
         return
     if not head:
         raise PickledError("an empty file", file.where, _DOWNLOAD)
-    if head.startswith(_LEGACY):
+    if head.startswith(_PICKLE) and _MAGIC in head[:64]:  # protocol 4 and later put a frame before it
         raise PickledError("the format of torch before 1.6, a bare pickle", file.where, f"convert it: {_CONVERT}")
+    if head.startswith(_PICKLE):
+        raise PickledError(
+            "a bare pickle, which torch.save did not write", file.where, "save a state_dict() as safetensors"
+        )
     if head[_TAR] == b"ustar":
         raise PickledError("a tar archive, the format of torch before 0.1.10", file.where, f"convert it: {_CONVERT}")
     what = f"not a zip archive, as torch.save writes, but {what_it_is(head) or 'something else'}"

@@ -36,7 +36,15 @@ _STORAGES = MappingProxyType(
 
 
 class Refused(Exception):
-    """A pickle asks for what no state dict needs, or is none; the message says what."""
+    """A pickle asks for what no state dict needs, or is none; the message says what, `mend` what to do."""
+
+    def __init__(self, what: str, mend: str = "save a state_dict()") -> None:
+        self.mend = mend
+        super().__init__(what)
+
+
+_MALICIOUS = "do not load it, ask its author for safetensors"
+_DENSE = "save plain dense tensors, as safetensors"
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,8 @@ def find_global(module: str, name: str) -> Global:
     """The name `module.name`, if it is of the closed list. Raises Refused."""
     full = f"{module}.{name}"
     if full not in _GLOBALS:
-        raise Refused(f"its pickle asks for {full}, which no state dict needs; it was not called")
+        mend = _DENSE if full.startswith("torch.") else _MALICIOUS
+        raise Refused(f"its pickle asks for {full}, which no plain state dict needs; it was not called", mend)
     return Global(full)
 
 

@@ -29,7 +29,7 @@ def models(
     from drafter_audit.errors import UsageError
     from drafter_audit.facts import registry
     from drafter_audit.report.models_view import models_document, models_result
-    from drafter_audit.report.sink import emit
+    from drafter_audit.report.sink import emit, tell
 
     if sum(given is not None for given in (name, target, role)) > 1:
         raise UsageError("more than one of NAME, --target and --role", "drafter-audit models", "give one of them")
@@ -37,7 +37,7 @@ def models(
     if name is not None:
         records = (registry.find(name) or registry.load(name),)
     elif target is not None:
-        records = registry.drafters_of(target)
+        records = registry.drafters_of(registry.load(target).repo if target in registry.names() else target)
     else:
         known = (registry.load(known) for known in registry.names())
         records = tuple(record for record in known if role in (None, record.role))
@@ -48,3 +48,5 @@ def models(
         output=output,
         command=context.obj,
     )
+    if not records:
+        tell(f"no bundled drafter is made for {target!r}; drafter-audit models --role target lists the targets")

@@ -110,9 +110,10 @@ def _mlx(section: ConfigView) -> Iterator[Scheme]:
 
 
 def _scheme(section: ConfigView, bits: int | None, targets: tuple[str, ...] = ()) -> Scheme:
-    declared = next((n for key in ("num_bits", "bits", "w_bit") if (n := section.integer(key)) is not None), None)
+    key = next((key for key in ("num_bits", "bits", "w_bit") if section.get(key) is not None), "bits")
+    declared = section.integer(key)
     if declared is not None and declared > _MOST_BITS:
-        raise section.wrong("bits", declared, f"at most {_MOST_BITS}")
+        raise section.wrong(key, declared, f"at most {_MOST_BITS}")
     if declared is None and section.get("load_in_4bit") is True:  # bitsandbytes
         declared = 4
     group = next((n for key in ("group_size", "q_group_size") if (n := _group_size(section, key))), None)

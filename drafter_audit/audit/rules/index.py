@@ -71,12 +71,14 @@ def _named(fault: IndexFault, index: str) -> Finding:
 
 def _total(fault: IndexFault, index: str) -> Finding:
     total, stored = fault.numbers or (None, 0)
+    # Anything may stand there, of any length.
+    shown = total if isinstance(total, int) else f"no whole number but a {type(total).__name__}"
     return Finding(
         "INDEX-TOTAL",
         "info",
-        f"total_size is {total}, the tensors take {stored} bytes",
+        f"total_size is {shown}, the tensors take {stored} bytes",
         "nothing here uses it; a reader that plans memory by it is misled",
         key="metadata.total_size",
         file=index,
-        evidence={"total_size": total, "stored_bytes": stored},
+        evidence={"total_size": shown, "stored_bytes": stored},
     )
