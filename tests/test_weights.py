@@ -368,6 +368,23 @@ def test_two_spellings_on_one_side_are_not_mixed_up(against: Any) -> None:
     assert found.only_theirs == ("model.layers.0.hidden_norm.weight",)
 
 
+def test_a_name_that_both_sides_spell_twice_is_paired_twice(tmp_path: Path) -> None:
+    """One file, twice: every tensor has its own counterpart, whatever else shares its canonical name."""
+    twice = trained() | {
+        "model.lm_head.weight": ("BF16", as_bf16(np.random.default_rng(6).standard_normal((VOCAB, HIDDEN)))),
+        "layers.0.mlp.up_proj.weight": ("BF16", as_bf16(np.random.default_rng(7).standard_normal((INNER, HIDDEN)))),
+    }
+    refs = [write(tmp_path / name, twice) for name in ("a", "b")]
+    found = compared(*refs)
+    assert (found.only_theirs, found.only_ours, found.differing) == ((), (), ())
+    assert sorted(tensor.name for tensor in found.tensors) == sorted(twice)
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 0
+    moved = write(tmp_path / "c", twice | vocabulary(4 * np.arange(DRAFT) + 1))
+    heads = {tensor.name: tensor for tensor in compared(refs[0], moved).tensors if "lm_head" in tensor.name}
+    assert heads["model.lm_head.weight"].matched_by == "place", "the map speaks of 120 rows, and this head has 500"
+    assert heads["lm_head.weight"].matched_by == "token"
+
+
 def test_a_converter_that_lost_the_names_of_a_layer_is_seen(tmp_path: Path, capsys: Any) -> None:
     """The converted file has every key, and a fresh layer (vllm-project/speculators issue 1114)."""
     fresh = {

@@ -14,6 +14,7 @@ from drafter_audit.audit.tensors.reading import Piece, Stored, byte_pieces, piec
 from drafter_audit.audit.tensors.tally import FLOATS, NAMED_ROWS, Tally, narrower
 from drafter_audit.audit.tensors.vocabulary import Shared
 from drafter_audit.audit.weights import Kind, TensorDifference
+from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.names import canonical
 
 _SIGNED = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"}
@@ -29,11 +30,16 @@ def compare_tensor(theirs: Stored, ours: Stored, head_dims: frozenset[int], shar
     """
     first, last = theirs.info, ours.info
     floats = first.dtype in FLOATS and last.dtype in FLOATS
-    if shared is not None and floats and first.shape[1:] == last.shape[1:]:
+    if shared is not None and floats and _has_the_rows(first, last, shared):
         return _by_token(theirs, ours, shared)
     if first.shape != last.shape:
         return _found(theirs, ours, "other_shape")
     return _by_value(theirs, ours, head_dims) if floats else _by_bytes(theirs, ours)
+
+
+def _has_the_rows(first: TensorInfo, last: TensorInfo, shared: Shared) -> bool:
+    """A side that holds two heads may hold one that the map does not speak of."""
+    return first.shape[1:] == last.shape[1:] and (*first.shape[:1], *last.shape[:1]) == shared.of
 
 
 def is_packed(tensor: TensorDifference) -> bool:
