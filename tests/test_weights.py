@@ -155,7 +155,7 @@ def test_equal_files_have_no_difference(against: Any) -> None:
     found = against(trained())
     assert (found.differing, found.only_theirs, found.only_ours, found.config_keys, found.notes) == ((), (), (), (), ())
     assert found.to_dict()["tensors"] == {
-        "equal": 15, "equal_after_cast": 0, "differing": 0, "only_theirs": [], "only_ours": []
+        "equal": 15, "equal_after_cast": 0, "differing": 0, "not_compared": 0, "only_theirs": [], "only_ours": []
     }  # fmt: skip
     assert found.to_dict()["rows"] == []
     assert not found.differs
@@ -273,8 +273,26 @@ def test_a_view_whose_bytes_are_not_in_order_is_not_read_as_if_they_were(tmp_pat
     transposed = [t._replace(strides=(1, HIDDEN)) if t.name == "fc.weight" else t for t in spec.table]
     clues = replace(spec.clues, table=replace(spec.table, tensors=tuple(transposed)))
     (found,) = compare_weights([spec, replace(spec, clues=clues)])
-    assert "fc.weight" not in [tensor.name for tensor in found.tensors]
-    assert [note for note in found.notes if "fc.weight" in note]
+    tensor = only(found)
+    assert (tensor.name, tensor.kind, tensor.rows, tensor.cosine) == ("fc.weight", "not_compared", None, None)
+    assert "a view in a pickled file" in str(tensor.reason)
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["differing"], counts["not_compared"]) == (14, 0, 1)
+    assert found.differs, "what was not read never passes"
+
+
+def test_floats_against_packed_values_are_not_compared_and_do_not_pass(tmp_path: Path, capsys: Any) -> None:
+    packed = changed("fc.weight", np.zeros((HIDDEN, 3 * HIDDEN)), "U8")
+    refs = [write(tmp_path / "a", trained()), write(tmp_path / "b", packed)]
+    assert only(compared(*refs)).kind == "not_compared"
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "0 tensors and 0 config keys differ. 1 tensor not compared, so not known to be equal: fc.weight "
+        "(values of BF16 and U8 cannot be set side by side)."
+    ) in out
+    assert main(["compare", *refs, "--weights", "--format", "csv"]) == 0
+    assert "not compared: values of BF16 and U8" in capsys.readouterr().out
 
 
 # --- order
@@ -441,6 +459,45 @@ def test_a_map_changed_under_the_same_rows_differs_in_every_moved_row(against: A
     assert found.vocabulary is not None
     assert found.vocabulary.to_dict() == {"same_map": False, "moved": 0, "added": DRAFT, "removed": DRAFT}
     assert found.differs
+
+
+def test_heads_that_share_no_token_are_not_compared(tmp_path: Path, capsys: Any) -> None:
+    other = trained() | {"lm_head.weight": trained(seed=1)["lm_head.weight"]} | vocabulary(4 * np.arange(DRAFT) + 1)
+    refs = [write(tmp_path / "a", trained()), write(tmp_path / "b", other)]
+    found = compared(*refs)
+    (head,) = found.of_kind("not_compared")
+    assert (head.name, head.rows, head.rows_differing, head.cosine) == ("lm_head.weight", 0, None, None)
+    assert [row["name"] for row in found.to_dict()["rows"] if row["kind"] == "not_compared"] == ["lm_head.weight"]
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["differing"], counts["not_compared"]) == (12, 2, 1)  # d2t and t2d differ
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 tensor not compared, so not known to be equal: lm_head.weight (no token has a row on both sides)." in out
+    assert "over 0 of 120 rows of theirs and 120 of ours" in out
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_a_head_equal_in_the_tokens_that_both_have_is_not_counted_as_equal(
+    tmp_path: Path, capsys: Any, dtype: str
+) -> None:
+    """Of 120 tokens 30 are shared, and their rows are the same; 90 rows of each side are not read."""
+    was, now = 4 * np.arange(DRAFT), 4 * np.arange(DRAFT)
+    now[30:] += 1
+    head = values_of("lm_head.weight")
+    head[30:] = as_bf16(np.random.default_rng(8).standard_normal((DRAFT - 30, HIDDEN)))
+    refs = [
+        write(tmp_path / "a", trained() | vocabulary(was)),
+        write(tmp_path / "b", changed("lm_head.weight", head, dtype) | vocabulary(now)),
+    ]
+    found = compared(*refs)
+    (row,) = (row for row in found.to_dict()["rows"] if row["name"] == "lm_head.weight")
+    assert row["kind"] == ("bitwise_equal" if dtype == "BF16" else "equal_after_cast")
+    assert (row["matched_by"], row["rows"], row["rows_differing"]) == ("token", 30, 0)
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["equal_after_cast"], counts["differing"]) == (12, 0, 3)
+    assert main(["compare", *refs, "--weights"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "over 30 of 120 rows of theirs and 120 of ours" in out
 
 
 @pytest.mark.parametrize(

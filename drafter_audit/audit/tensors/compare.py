@@ -53,7 +53,7 @@ def _plan(pairs: Iterable[tuple[DrafterSpec, Match]], ours: DrafterSpec) -> Plan
     total = remote = 0
     for theirs, found in pairs:
         for first, last in found.both:
-            if first.shape == last.shape or canonical(last.name) == _HEAD:
+            if (first.shape == last.shape or canonical(last.name) == _HEAD) and not (first.strides or last.strides):
                 for spec, tensor in ((theirs, first), (ours, last)):
                     total += tensor.nbytes
                     remote += tensor.nbytes if spec.source == "hub" else 0
@@ -74,7 +74,7 @@ class _Pair:
 
     def compare(self) -> WeightsComparison:
         vocabulary, shared = self._vocabulary()
-        tensors = [self._tensor(*pair, shared) for pair in self._readable()]
+        tensors = [self._tensor(*pair, shared) for pair in self._match.both]
         packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
         if packed:
             self._notes.append(f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}.")
@@ -90,14 +90,6 @@ class _Pair:
             notes=tuple(self._notes),
             bytes_read=self._bytes_read,
         )
-
-    def _readable(self) -> list[tuple[TensorInfo, TensorInfo]]:
-        """The matched tensors whose bytes lie in order; the others are noted."""
-        views = [pair for pair in self._match.both if any(tensor.strides for tensor in pair)]
-        if views:
-            names = ", ".join(theirs.name for theirs, _ in views)
-            self._notes.append(f"Not compared, for they are views in a pickled file: {names}. Save them contiguous.")
-        return [pair for pair in self._match.both if pair not in views]
 
     def _config_keys(self) -> tuple[ConfigKey, ...]:
         for spec in (self._theirs, self._ours):
