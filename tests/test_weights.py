@@ -238,9 +238,23 @@ def test_nan_is_no_figure_and_equal_nan_no_difference(against: Any, tmp_path: Pa
     theirs = changed("fc.weight", was)
     assert against(theirs, theirs).differing == ()
     found = only(against(changed("fc.weight", now), theirs))
-    assert (found.kind, found.non_finite) == ("unrelated", 3)
+    assert (found.kind, found.non_finite) == ("non_finite", 3)
     assert found.norm_ratio == pytest.approx(1)  # the rows that are finite on both sides
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_nan_in_one_row_does_not_make_the_rest_unrelated(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    broken = values_of("fc.weight")
+    broken[3, 4] = np.nan
+    refs = write(tmp_path / "a", trained()), write(tmp_path / "b", changed("fc.weight", broken))
+    found = only(compared(*refs))
+    assert (found.kind, found.rows_differing, found.first_differing, found.non_finite) == ("non_finite", 1, (3,), 1)
+    assert found.cosine == pytest.approx(1)
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = capsys.readouterr().out
+    assert "differs, figures are of its finite rows, 1 value NaN or infinite" in out
+    assert "nrelated" not in out
 
 
 def test_another_shape_is_told_and_not_read(against: Any) -> None:

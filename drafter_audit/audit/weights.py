@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal[
+    "non_finite",
     "bitwise_equal",
     "equal_after_cast",
     "scaled",
@@ -21,13 +22,15 @@ Kind = Literal[
     "bytes_differ",
     "not_compared",
 ]
-"""The classes of measure/closeness.py and four more: `permuted`, equal but for the order of rows or heads;
-`other_shape`, whose values cannot be set side by side; `bytes_differ`, of packed and integer tensors; `not_compared`,
-of which no value was read."""
+"""The classes of measure/closeness.py and five more: `non_finite`, which differs and holds a NaN or an infinity,
+so that figures speak of its other rows alone; `permuted`, equal but for the order of rows or heads; `other_shape`,
+whose values cannot be set side by side; `bytes_differ`, of packed and integer tensors; `not_compared`, of which no
+value was read."""
 
 Permutation = Literal["rows", "heads", "rope_interleave"]
 
 SEVERITY: tuple[Kind, ...] = (
+    "non_finite",
     "unrelated",
     "other_shape",
     "not_compared",

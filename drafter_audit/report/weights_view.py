@@ -21,6 +21,7 @@ _ORDERS = {
 }
 _WORDS: dict[Kind, str] = {
     "other_shape": "of another shape",
+    "non_finite": "differs, figures are of its finite rows",
     "not_compared": "not compared",
     "bytes_differ": "not the same bytes",
     "nearly_equal": "nearly equal",
@@ -103,7 +104,7 @@ def _how(tensor: TensorDifference) -> str:
     by = ", matched by token" if tensor.matched_by == "token" else ""
     if tensor.kind == "scaled":
         return f"scaled by {tensor.scale:.6g}{by}"
-    infinite = f", {tensor.non_finite} values NaN or infinite" if tensor.non_finite else ""
+    infinite = f", {_plural(tensor.non_finite, 'value')} NaN or infinite" if tensor.non_finite else ""
     return _WORDS.get(tensor.kind, tensor.kind) + by + infinite
 
 

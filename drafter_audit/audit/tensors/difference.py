@@ -19,6 +19,7 @@ from drafter_audit.drafter.names import canonical
 
 _SIGNED = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"}
 _INTEGERS = _SIGNED | {"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "u1"}
+_MAY_BE_REORDERED: frozenset[Kind] = frozenset({"non_finite", "nearly_equal", "unrelated"})
 _TABLES = frozenset({"d2t", "t2d"})
 
 
@@ -59,7 +60,7 @@ def _found(theirs: Stored, ours: Stored, kind: Kind, **figures: Any) -> TensorDi
 def _by_value(theirs: Stored, ours: Stored, head_dims: frozenset[int]) -> TensorDifference:
     order = Order(theirs, ours, narrower(theirs.info.dtype, ours.info.dtype), head_dims)
     found = _tallied(theirs, ours, pieces_by_place(theirs, ours), order)
-    permutation = order.found() if found.kind in ("unrelated", "nearly_equal") else None
+    permutation = order.found() if found.kind in _MAY_BE_REORDERED else None
     return replace(found, kind="permuted", permutation=permutation, scale=None) if permutation else found
 
 
