@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from drafter_audit.audit.config_keys import config_keys
-from drafter_audit.audit.tensors.difference import compare_tensor, is_packed
+from drafter_audit.audit.tensors.difference import compare_tensor, is_of_unknown_order, is_packed
 from drafter_audit.audit.tensors.matching import Match, match
 from drafter_audit.audit.tensors.reading import Stored
 from drafter_audit.audit.tensors.vocabulary import Shared, UnknownMap, read_tokens, set_against
@@ -60,6 +60,15 @@ def _plan(pairs: Iterable[tuple[DrafterSpec, Match]], ours: DrafterSpec) -> Plan
     return Plan(total, remote)
 
 
+def _notes_of(tensors: Sequence[TensorDifference]) -> Iterator[str]:
+    packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
+    if packed:
+        yield f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}."
+    unordered = [tensor.name for tensor in tensors if is_of_unknown_order(tensor)]
+    if unordered:
+        yield f"Too many rows to tell whether they are the same in another order: {', '.join(unordered)}."
+
+
 class _Pair:
     """Two checkpoints, their matching tensors, and what was read of them."""
 
@@ -75,9 +84,7 @@ class _Pair:
     def compare(self) -> WeightsComparison:
         vocabulary, shared = self._vocabulary()
         tensors = [self._tensor(*pair, shared) for pair in self._match.both]
-        packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
-        if packed:
-            self._notes.append(f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}.")
+        self._notes += _notes_of(tensors)
         keys = self._config_keys()
         return WeightsComparison(
             against=self._theirs.ref,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drafter_audit.audit.tensors.permutations import Order
+from drafter_audit.audit.tensors.permutations import Order, too_many_rows
 from drafter_audit.audit.tensors.reading import Piece, Stored, byte_pieces, pieces_by_place, pieces_by_row
 from drafter_audit.audit.tensors.tally import FLOATS, NAMED_ROWS, Tally, narrower
 from drafter_audit.audit.tensors.vocabulary import Shared
@@ -50,6 +50,11 @@ def is_packed(tensor: TensorDifference) -> bool:
     return not set(tensor.dtypes) <= set(FLOATS) and canonical(tensor.name) not in _TABLES
 
 
+def is_of_unknown_order(tensor: TensorDifference) -> bool:
+    """Whether the rows of a tensor may be the other's in another order, for it has too many to look."""
+    return tensor.kind in _MAY_BE_REORDERED and tensor.matched_by == "place" and too_many_rows(tensor.shapes[1])
+
+
 def _found(theirs: Stored, ours: Stored, kind: Kind, **figures: Any) -> TensorDifference:  # noqa: ANN401
     first, last = theirs.info, ours.info
     return TensorDifference(
@@ -58,9 +63,11 @@ def _found(theirs: Stored, ours: Stored, kind: Kind, **figures: Any) -> TensorDi
 
 
 def _by_value(theirs: Stored, ours: Stored, head_dims: frozenset[int]) -> TensorDifference:
-    order = Order(theirs, ours, narrower(theirs.info.dtype, ours.info.dtype), head_dims)
+    order = None
+    if not too_many_rows(ours.info.shape):
+        order = Order(theirs, ours, narrower(theirs.info.dtype, ours.info.dtype), head_dims)
     found = _tallied(theirs, ours, pieces_by_place(theirs, ours), order)
-    permutation = order.found() if found.kind in _MAY_BE_REORDERED else None
+    permutation = order.found() if order is not None and found.kind in _MAY_BE_REORDERED else None
     return replace(found, kind="permuted", permutation=permutation, scale=None) if permutation else found
 
 
