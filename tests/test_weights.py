@@ -155,7 +155,7 @@ def test_equal_files_have_no_difference(against: Any) -> None:
     found = against(trained())
     assert (found.differing, found.only_theirs, found.only_ours, found.config_keys, found.notes) == ((), (), (), (), ())
     assert found.to_dict()["tensors"] == {
-        "equal": 15, "equal_after_cast": 0, "differing": 0, "only_theirs": [], "only_ours": []
+        "equal": 15, "equal_after_cast": 0, "differing": 0, "not_compared": 0, "only_theirs": [], "only_ours": []
     }  # fmt: skip
     assert found.to_dict()["rows"] == []
     assert not found.differs
@@ -238,9 +238,23 @@ def test_nan_is_no_figure_and_equal_nan_no_difference(against: Any, tmp_path: Pa
     theirs = changed("fc.weight", was)
     assert against(theirs, theirs).differing == ()
     found = only(against(changed("fc.weight", now), theirs))
-    assert (found.kind, found.non_finite) == ("unrelated", 3)
+    assert (found.kind, found.non_finite) == ("non_finite", 3)
     assert found.norm_ratio == pytest.approx(1)  # the rows that are finite on both sides
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_nan_in_one_row_does_not_make_the_rest_unrelated(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    broken = values_of("fc.weight")
+    broken[3, 4] = np.nan
+    refs = write(tmp_path / "a", trained()), write(tmp_path / "b", changed("fc.weight", broken))
+    found = only(compared(*refs))
+    assert (found.kind, found.rows_differing, found.first_differing, found.non_finite) == ("non_finite", 1, (3,), 1)
+    assert found.cosine == pytest.approx(1)
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = capsys.readouterr().out
+    assert "differs, figures are of its finite rows, 1 value NaN or infinite" in out
+    assert "nrelated" not in out
 
 
 def test_another_shape_is_told_and_not_read(against: Any) -> None:
@@ -273,8 +287,26 @@ def test_a_view_whose_bytes_are_not_in_order_is_not_read_as_if_they_were(tmp_pat
     transposed = [t._replace(strides=(1, HIDDEN)) if t.name == "fc.weight" else t for t in spec.table]
     clues = replace(spec.clues, table=replace(spec.table, tensors=tuple(transposed)))
     (found,) = compare_weights([spec, replace(spec, clues=clues)])
-    assert "fc.weight" not in [tensor.name for tensor in found.tensors]
-    assert [note for note in found.notes if "fc.weight" in note]
+    tensor = only(found)
+    assert (tensor.name, tensor.kind, tensor.rows, tensor.cosine) == ("fc.weight", "not_compared", None, None)
+    assert "a view in a pickled file" in str(tensor.reason)
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["differing"], counts["not_compared"]) == (14, 0, 1)
+    assert found.differs, "what was not read never passes"
+
+
+def test_floats_against_packed_values_are_not_compared_and_do_not_pass(tmp_path: Path, capsys: Any) -> None:
+    packed = changed("fc.weight", np.zeros((HIDDEN, 3 * HIDDEN)), "U8")
+    refs = [write(tmp_path / "a", trained()), write(tmp_path / "b", packed)]
+    assert only(compared(*refs)).kind == "not_compared"
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "0 tensors and 0 config keys differ. 1 tensor not compared, so not known to be equal: fc.weight "
+        "(values of BF16 and U8 cannot be set side by side)."
+    ) in out
+    assert main(["compare", *refs, "--weights", "--format", "csv"]) == 0
+    assert "not compared: values of BF16 and U8" in capsys.readouterr().out
 
 
 # --- order
@@ -368,6 +400,23 @@ def test_two_spellings_on_one_side_are_not_mixed_up(against: Any) -> None:
     assert found.only_theirs == ("model.layers.0.hidden_norm.weight",)
 
 
+def test_a_name_that_both_sides_spell_twice_is_paired_twice(tmp_path: Path) -> None:
+    """One file, twice: every tensor has its own counterpart, whatever else shares its canonical name."""
+    twice = trained() | {
+        "model.lm_head.weight": ("BF16", as_bf16(np.random.default_rng(6).standard_normal((VOCAB, HIDDEN)))),
+        "layers.0.mlp.up_proj.weight": ("BF16", as_bf16(np.random.default_rng(7).standard_normal((INNER, HIDDEN)))),
+    }
+    refs = [write(tmp_path / name, twice) for name in ("a", "b")]
+    found = compared(*refs)
+    assert (found.only_theirs, found.only_ours, found.differing) == ((), (), ())
+    assert sorted(tensor.name for tensor in found.tensors) == sorted(twice)
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 0
+    moved = write(tmp_path / "c", twice | vocabulary(4 * np.arange(DRAFT) + 1))
+    heads = {tensor.name: tensor for tensor in compared(refs[0], moved).tensors if "lm_head" in tensor.name}
+    assert heads["model.lm_head.weight"].matched_by == "place", "the map speaks of 120 rows, and this head has 500"
+    assert heads["lm_head.weight"].matched_by == "token"
+
+
 def test_a_converter_that_lost_the_names_of_a_layer_is_seen(tmp_path: Path, capsys: Any) -> None:
     """The converted file has every key, and a fresh layer (vllm-project/speculators issue 1114)."""
     fresh = {
@@ -424,6 +473,45 @@ def test_a_map_changed_under_the_same_rows_differs_in_every_moved_row(against: A
     assert found.vocabulary is not None
     assert found.vocabulary.to_dict() == {"same_map": False, "moved": 0, "added": DRAFT, "removed": DRAFT}
     assert found.differs
+
+
+def test_heads_that_share_no_token_are_not_compared(tmp_path: Path, capsys: Any) -> None:
+    other = trained() | {"lm_head.weight": trained(seed=1)["lm_head.weight"]} | vocabulary(4 * np.arange(DRAFT) + 1)
+    refs = [write(tmp_path / "a", trained()), write(tmp_path / "b", other)]
+    found = compared(*refs)
+    (head,) = found.of_kind("not_compared")
+    assert (head.name, head.rows, head.rows_differing, head.cosine) == ("lm_head.weight", 0, None, None)
+    assert [row["name"] for row in found.to_dict()["rows"] if row["kind"] == "not_compared"] == ["lm_head.weight"]
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["differing"], counts["not_compared"]) == (12, 2, 1)  # d2t and t2d differ
+    assert main(["compare", *refs, "--weights", "--exit-code"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 tensor not compared, so not known to be equal: lm_head.weight (no token has a row on both sides)." in out
+    assert "over 0 of 120 rows of theirs and 120 of ours" in out
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F32"])
+def test_a_head_equal_in_the_tokens_that_both_have_is_not_counted_as_equal(
+    tmp_path: Path, capsys: Any, dtype: str
+) -> None:
+    """Of 120 tokens 30 are shared, and their rows are the same; 90 rows of each side are not read."""
+    was, now = 4 * np.arange(DRAFT), 4 * np.arange(DRAFT)
+    now[30:] += 1
+    head = values_of("lm_head.weight")
+    head[30:] = as_bf16(np.random.default_rng(8).standard_normal((DRAFT - 30, HIDDEN)))
+    refs = [
+        write(tmp_path / "a", trained() | vocabulary(was)),
+        write(tmp_path / "b", changed("lm_head.weight", head, dtype) | vocabulary(now)),
+    ]
+    found = compared(*refs)
+    (row,) = (row for row in found.to_dict()["rows"] if row["name"] == "lm_head.weight")
+    assert row["kind"] == ("bitwise_equal" if dtype == "BF16" else "equal_after_cast")
+    assert (row["matched_by"], row["rows"], row["rows_differing"]) == ("token", 30, 0)
+    counts = found.to_dict()["tensors"]
+    assert (counts["equal"], counts["equal_after_cast"], counts["differing"]) == (12, 0, 3)
+    assert main(["compare", *refs, "--weights"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "over 30 of 120 rows of theirs and 120 of ours" in out
 
 
 @pytest.mark.parametrize(
@@ -601,6 +689,41 @@ def test_a_terminal_shows_a_bar_that_fills(tmp_path: Path) -> None:
     assert b"Comparing weights" not in run.stdout
 
 
+PEAK = """
+import os
+from drafter_audit.cli.main import main
+from drafter_audit.audit.tensors import compare as loaded
+def peak():  # of this process alone: getrusage also counts the one that started it
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+os.chdir({folder!r})
+before = peak()
+assert main(["compare", "a", "b", "--weights", "--format", "json", "-o", "out"]) == 0
+print(peak() - before)
+"""
+"""Prints the kB that a comparison of the folders a and b takes beyond the program's own."""
+
+
+@pytest.mark.parametrize("shape", [(3_000_000, 1), (750_000, 4), (500_000, 4), (3_000_000,)])
+def test_memory_does_not_grow_with_the_number_of_rows(
+    tmp_path: Path, run_python: RunPython, shape: tuple[int, ...]
+) -> None:
+    """Every row differs, and the last is the other's first: 12 MB on each side, 8 MB for 500,000 rows of 4."""
+    was = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for name, values in (("a", was), ("b", np.roll(was, -1, axis=0))):
+        write(tmp_path / name, {"narrow.weight": ("F32", values)})
+    run = run_python(PEAK.format(folder=str(tmp_path)))
+    assert (run.returncode, run.stderr) == (0, "")
+    (pair,) = json.loads((tmp_path / "out").read_text())["weights"]
+    (row,) = pair["rows"]
+    if shape == (500_000, 4):
+        assert (row["kind"], row["permutation"], pair["notes"]) == ("permuted", "rows", [])
+    else:
+        assert (row["kind"], row["permutation"]) == ("unrelated", None)
+        assert pair["notes"] == ["Too many rows to tell whether they are the same in another order: narrow.weight."]
+    assert 0 < int(run.stdout) < 40_000  # kB; 16 of them hold what is read at once
+
+
 def test_memory_does_not_grow_with_the_tensor(tmp_path: Path, run_python: RunPython) -> None:
     """A tensor of 400 MB on each side, one row of which differs, and one tensor in two dtypes: 860 MB read."""
     pairs = (("a", "BF16"), ("b", "F32"))
@@ -614,20 +737,7 @@ def test_memory_does_not_grow_with_the_tensor(tmp_path: Path, run_python: RunPyt
             with path.open("r+b") as file:
                 file.seek(300_000_000)
                 file.write(stored("BF16", np.ones(1000)))
-    code = f"""
-import os
-from pathlib import Path
-from drafter_audit.cli.main import main
-from drafter_audit.audit.tensors import compare as loaded
-def peak():  # of this process alone: getrusage also counts the one that started it
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-os.chdir({str(tmp_path)!r})
-before = peak()
-assert main(["compare", "a", "b", "--weights", "--format", "json", "-o", "out"]) == 0
-print(peak() - before)
-"""
-    run = run_python(code)
+    run = run_python(PEAK.format(folder=str(tmp_path)))
     assert (run.returncode, run.stderr) == (0, "")
     (pair,) = json.loads((tmp_path / "out").read_text())["weights"]
     assert [(row["name"], row["kind"]) for row in pair["rows"]] == [

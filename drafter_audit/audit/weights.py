@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Kind = Literal[
+    "non_finite",
     "bitwise_equal",
     "equal_after_cast",
     "scaled",
@@ -19,15 +20,20 @@ Kind = Literal[
     "unrelated",
     "other_shape",
     "bytes_differ",
+    "not_compared",
 ]
-"""The classes of measure/closeness.py and three more: `permuted`, equal but for the order of rows or heads;
-`other_shape`, whose values cannot be set side by side; `bytes_differ`, of packed and integer tensors."""
+"""The classes of measure/closeness.py and five more: `non_finite`, which differs and holds a NaN or an infinity,
+so that figures speak of its other rows alone; `permuted`, equal but for the order of rows or heads; `other_shape`,
+whose values cannot be set side by side; `bytes_differ`, of packed and integer tensors; `not_compared`, of which no
+value was read."""
 
 Permutation = Literal["rows", "heads", "rope_interleave"]
 
 SEVERITY: tuple[Kind, ...] = (
+    "non_finite",
     "unrelated",
     "other_shape",
+    "not_compared",
     "bytes_differ",
     "scaled",
     "permuted",
@@ -59,7 +65,8 @@ class TensorDifference:
     `norm_ratio` is ‖ours‖ / ‖theirs‖, `max_abs` the largest |ours - theirs|, `cosine` that of the angle between them,
     over the whole tensor, rows with a NaN or an infinity left out; all None where values were not set side by side.
     A vector is one row. `matched_by` says whether rows were matched by their place or by the token that they stand
-    for. `first_differing` are the first rows of ours that differ.
+    for; by token, `rows` are those of the tokens that both sides have. `first_differing` are the first rows of ours
+    that differ. `reason` says why a tensor was not compared.
     """
 
     name: str
@@ -77,10 +84,26 @@ class TensorDifference:
     matched_by: Literal["place", "token"] = "place"
     scale: float | None = None
     non_finite: int = 0
+    reason: str | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was matched by token and either side has rows of tokens that the other lacks."""
+        most = max(shape[0] if shape else 0 for shape in self.shapes)
+        return self.matched_by == "token" and self.rows is not None and self.rows < most
 
     @property
     def equal(self) -> bool:
-        return self.kind in EQUAL
+        """All of it, not only the rows of the tokens that both sides have."""
+        return self.kind in EQUAL and not self.partial
+
+    @property
+    def differs(self) -> bool:
+        return not self.equal and self.kind != "not_compared"
+
+    @property
+    def identical(self) -> bool:
+        return self.kind == "bitwise_equal" and not self.partial
 
     def to_dict(self) -> dict[str, Any]:
         theirs, ours = self.shapes
@@ -101,6 +124,7 @@ class TensorDifference:
             "matched_by": self.matched_by,
             "scale": self.scale,
             "non_finite": self.non_finite,
+            "reason": self.reason,
         }
 
 
@@ -150,29 +174,38 @@ class WeightsComparison:
 
     @property
     def differing(self) -> tuple[TensorDifference, ...]:
-        return tuple(tensor for tensor in self.tensors if not tensor.equal)
+        return tuple(tensor for tensor in self.tensors if tensor.differs)
+
+    @property
+    def cast(self) -> tuple[TensorDifference, ...]:
+        """Those equal after a cast, and not byte for byte."""
+        return tuple(tensor for tensor in self.of_kind("equal_after_cast") if tensor.equal)
 
     def of_kind(self, *kinds: Kind) -> tuple[TensorDifference, ...]:
         return tuple(tensor for tensor in self.tensors if tensor.kind in kinds)
 
     @property
     def differs(self) -> bool:
-        """Whether a weight differs: a value beyond a cast, a tensor on one side only, or what rows stand for."""
+        """Whether a weight differs (a value beyond a cast, a tensor on one side only, what rows stand for), or may, for
+        it was not compared: what was not read never passes."""
         changed = self.vocabulary is not None and not self.vocabulary.same_map
-        return bool(self.differing or self.only_theirs or self.only_ours or changed)
+        unequal = any(not tensor.equal for tensor in self.tensors)
+        return bool(unequal or self.only_theirs or self.only_ours or changed)
 
     def to_dict(self) -> dict[str, Any]:
-        """`rows` are the tensors that are not equal byte for byte; `equal` counts those equal after a cast too."""
+        """`rows` are the tensors that are not equal byte for byte, all of them; `equal` counts those equal after a cast
+        too. `equal`, `differing` and `not_compared` are together all that both sides hold."""
         return {
             "against": self.against,
             "tensors": {
-                "equal": len(self.tensors) - len(self.differing),
-                "equal_after_cast": len(self.of_kind("equal_after_cast")),
+                "equal": sum(tensor.equal for tensor in self.tensors),
+                "equal_after_cast": len(self.cast),
                 "differing": len(self.differing),
+                "not_compared": len(self.of_kind("not_compared")),
                 "only_theirs": list(self.only_theirs),
                 "only_ours": list(self.only_ours),
             },
-            "rows": [tensor.to_dict() for tensor in self.tensors if tensor.kind != "bitwise_equal"],
+            "rows": [tensor.to_dict() for tensor in self.tensors if not tensor.identical],
             "vocabulary": None if self.vocabulary is None else self.vocabulary.to_dict(),
             "config_keys": [key.to_dict() for key in self.config_keys],
             "notes": list(self.notes),

@@ -21,6 +21,8 @@ _ORDERS = {
 }
 _WORDS: dict[Kind, str] = {
     "other_shape": "of another shape",
+    "non_finite": "differs, figures are of its finite rows",
+    "not_compared": "not compared",
     "bytes_differ": "not the same bytes",
     "nearly_equal": "nearly equal",
     "equal_after_cast": "equal after a cast",
@@ -29,20 +31,21 @@ _WORDS: dict[Kind, str] = {
 
 
 def weights_blocks(comparisons: tuple[WeightsComparison, ...] | None) -> Iterator[Table | Lines]:
-    """For each earlier checkpoint: its tensors that differ, its config keys that differ, and sentences."""
+    """For each earlier checkpoint: its tensors that differ or were not compared, its config keys, and sentences."""
     for found in comparisons or ():
         title = f"Weights of {found.ours} against {found.against}"
-        if found.differing:
+        unequal = _unequal(found)
+        if unequal:
             yield Table(
                 ("tensor", "how", "norm ratio", "max abs", "cosine", "rows differing", "stored as"),
-                tuple(_row(tensor) for tensor in found.differing[:_SHOWN]),
+                tuple(_row(tensor) for tensor in unequal[:_SHOWN]),
                 title,
                 frozenset({2, 3, 4, 5}),
             )
         if found.config_keys:
             headers = ("key of config.json", found.against, found.ours)
             yield Table(headers, tuple(_key_row(key) for key in found.config_keys))
-        yield Lines(tuple(_sentences(found)), None if found.differing else title)
+        yield Lines(tuple(_sentences(found)), None if unequal else title)
 
 
 def summary(found: WeightsComparison) -> str:
@@ -53,6 +56,10 @@ def summary(found: WeightsComparison) -> str:
     return text + (f": {_names([key.key for key in found.config_keys])}." if keys else ".")
 
 
+def _unequal(found: WeightsComparison) -> list[TensorDifference]:
+    return [tensor for tensor in found.tensors if not tensor.equal]
+
+
 def weights_csv(found: WeightsComparison, refs: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Rows for the CSV of compare: field, one cell for each drafter, what differs."""
 
@@ -60,7 +67,7 @@ def weights_csv(found: WeightsComparison, refs: tuple[str, ...]) -> Iterator[tup
         return *(theirs if ref == found.against else "" for ref in refs[:-1]), ours
 
     for tensor in found.tensors:
-        if tensor.kind != "bitwise_equal":
+        if not tensor.identical:
             theirs, ours = (f"{dtype} {list(shape)}" for dtype, shape in zip(tensor.dtypes, tensor.shapes, strict=True))
             yield f"weights.{tensor.ours_name}", *cells(theirs, ours), "; ".join(_csv_how(tensor))
     for name in found.only_theirs:
@@ -94,15 +101,15 @@ def _name(tensor: TensorDifference) -> str:
 def _how(tensor: TensorDifference) -> str:
     if tensor.permutation is not None:
         return f"the same but for order: {_ORDERS[tensor.permutation]}"
-    if tensor.kind == "scaled":
-        return f"scaled by {tensor.scale:.6g}"
     by = ", matched by token" if tensor.matched_by == "token" else ""
-    infinite = f", {tensor.non_finite} values NaN or infinite" if tensor.non_finite else ""
+    if tensor.kind == "scaled":
+        return f"scaled by {tensor.scale:.6g}{by}"
+    infinite = f", {_plural(tensor.non_finite, 'value')} NaN or infinite" if tensor.non_finite else ""
     return _WORDS.get(tensor.kind, tensor.kind) + by + infinite
 
 
 def _csv_how(tensor: TensorDifference) -> Iterator[str]:
-    yield _how(tensor)
+    yield _how(tensor) if tensor.reason is None else f"{_how(tensor)}: {tensor.reason}"
     for name in ("norm_ratio", "max_abs", "cosine", "rows_differing", "rows"):
         value = getattr(tensor, name)
         if value is not None:
@@ -136,6 +143,7 @@ def _value(value: object) -> str:
 
 def _sentences(found: WeightsComparison) -> Iterator[str]:
     yield summary(found)
+    yield from _not_compared(found)
     yield from _hidden(found)
     yield from _cast(found)
     yield from _unrelated(found)
@@ -145,16 +153,25 @@ def _sentences(found: WeightsComparison) -> Iterator[str]:
     yield f"{size(found.bytes_read)} read."
 
 
+def _not_compared(found: WeightsComparison) -> Iterator[str]:
+    """How many tensors may differ for all that is known, by name: with --exit-code they make it 1."""
+    unread = found.of_kind("not_compared")
+    if unread:
+        names = _names([f"{tensor.ours_name} ({tensor.reason})" for tensor in unread])
+        yield f"{_plural(len(unread), 'tensor')} not compared, so not known to be equal: {names}."
+
+
 def _hidden(found: WeightsComparison) -> Iterator[str]:
-    if len(found.differing) > _SHOWN:
-        yield f"{len(found.differing) - _SHOWN} more tensors differ: --format json lists them."
+    hidden = len(_unequal(found)) - _SHOWN
+    if hidden > 0:
+        yield f"{_plural(hidden, 'more tensor')} not shown: --format json lists them."
 
 
 def _cast(found: WeightsComparison) -> Iterator[str]:
-    cast = found.of_kind("equal_after_cast")
-    if cast:
-        pairs = dict.fromkeys(f"{theirs} to {ours}" for theirs, ours in (tensor.dtypes for tensor in cast))
-        yield f"{_plural(len(cast), 'tensor')} equal after a cast ({', '.join(pairs)}) and not counted as differing."
+    if found.cast:
+        pairs = dict.fromkeys(f"{theirs} to {ours}" for theirs, ours in (tensor.dtypes for tensor in found.cast))
+        tensors = _plural(len(found.cast), "tensor")
+        yield f"{tensors} equal after a cast ({', '.join(pairs)}) and not counted as differing."
 
 
 def _unrelated(found: WeightsComparison) -> Iterator[str]:
@@ -164,7 +181,7 @@ def _unrelated(found: WeightsComparison) -> Iterator[str]:
         yield f"Unrelated to {found.against}: {_names([tensor.ours_name for tensor in unrelated])}."
     in_layers = all(layer_index(canonical(tensor.name)) is not None for tensor in unrelated)
     kept = [tensor for tensor in found.tensors if tensor.equal and tensor.norm_ratio is not None]
-    if unrelated and in_layers and kept and len(unrelated) == len(found.differing):
+    if unrelated and in_layers and kept and len(unrelated) == len(_unequal(found)):
         yield "All outside the layers is equal: a converter that loses names leaves it so, and saves fresh layers."
 
 
@@ -179,7 +196,13 @@ def _vocabulary(found: WeightsComparison) -> Iterator[str]:
     if changed is not None and not changed.same_map:
         yield (
             f"The draft vocabulary differs: {_plural(changed.moved, 'row')} moved, {changed.added:,} added, "
-            f"{changed.removed:,} removed. lm_head is compared by the token that a row stands for."
+            f"{changed.removed:,} removed."
+        )
+    for head in (tensor for tensor in found.tensors if tensor.matched_by == "token"):
+        theirs, ours = (count(shape[0]) for shape in head.shapes)
+        yield (
+            f"{escape(head.ours_name)} is compared by the token that a row stands for, over {count(head.rows)} of "
+            f"{theirs} rows of theirs and {ours} of ours."
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from drafter_audit.audit.config_keys import config_keys
-from drafter_audit.audit.tensors.difference import compare_tensor, is_packed
+from drafter_audit.audit.tensors.difference import compare_tensor, is_of_unknown_order, is_packed
 from drafter_audit.audit.tensors.matching import Match, match
 from drafter_audit.audit.tensors.reading import Stored
 from drafter_audit.audit.tensors.vocabulary import Shared, UnknownMap, read_tokens, set_against
@@ -20,6 +20,7 @@ from drafter_audit.audit.weights import (
     WeightsComparison,
 )
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
+from drafter_audit.drafter.names import canonical
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CheckpointError
 
@@ -51,12 +52,21 @@ def _table(spec: DrafterSpec) -> TensorTable:
 def _plan(pairs: Iterable[tuple[DrafterSpec, Match]], ours: DrafterSpec) -> Plan:
     total = remote = 0
     for theirs, found in pairs:
-        for name, (first, last) in found.both.items():
-            if first.shape == last.shape or name == _HEAD:
+        for first, last in found.both:
+            if (first.shape == last.shape or canonical(last.name) == _HEAD) and not (first.strides or last.strides):
                 for spec, tensor in ((theirs, first), (ours, last)):
                     total += tensor.nbytes
                     remote += tensor.nbytes if spec.source == "hub" else 0
     return Plan(total, remote)
+
+
+def _notes_of(tensors: Sequence[TensorDifference]) -> Iterator[str]:
+    packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
+    if packed:
+        yield f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}."
+    unordered = [tensor.name for tensor in tensors if is_of_unknown_order(tensor)]
+    if unordered:
+        yield f"Too many rows to tell whether they are the same in another order: {', '.join(unordered)}."
 
 
 class _Pair:
@@ -73,10 +83,8 @@ class _Pair:
 
     def compare(self) -> WeightsComparison:
         vocabulary, shared = self._vocabulary()
-        tensors = [self._tensor(name, *pair, shared) for name, pair in self._readable().items()]
-        packed = [tensor.name for tensor in tensors if tensor.kind == "bytes_differ" and is_packed(tensor)]
-        if packed:
-            self._notes.append(f"Compared byte by byte, for their values are packed or integers: {', '.join(packed)}.")
+        tensors = [self._tensor(*pair, shared) for pair in self._match.both]
+        self._notes += _notes_of(tensors)
         keys = self._config_keys()
         return WeightsComparison(
             against=self._theirs.ref,
@@ -89,14 +97,6 @@ class _Pair:
             notes=tuple(self._notes),
             bytes_read=self._bytes_read,
         )
-
-    def _readable(self) -> Mapping[str, tuple[TensorInfo, TensorInfo]]:
-        """The matched tensors whose bytes lie in order; the others are noted."""
-        views = {name for name, pair in self._match.both.items() if any(tensor.strides for tensor in pair)}
-        if views:
-            names = ", ".join(sorted(views))
-            self._notes.append(f"Not compared, for they are views in a pickled file: {names}. Save them contiguous.")
-        return {name: pair for name, pair in self._match.both.items() if name not in views}
 
     def _config_keys(self) -> tuple[ConfigKey, ...]:
         for spec in (self._theirs, self._ours):
@@ -117,10 +117,10 @@ class _Pair:
         vocabulary, shared = set_against(theirs, ours)
         return vocabulary, None if vocabulary.same_map else shared
 
-    def _tensor(self, name: str, first: TensorInfo, last: TensorInfo, shared: Shared | None) -> TensorDifference:
+    def _tensor(self, first: TensorInfo, last: TensorInfo, shared: Shared | None) -> TensorDifference:
         theirs = Stored(self._theirs.origin, first, self._read)
         ours = Stored(self._ours.origin, last, self._read)
-        return compare_tensor(theirs, ours, self._head_dims, shared if name == _HEAD else None)
+        return compare_tensor(theirs, ours, self._head_dims, shared if canonical(last.name) == _HEAD else None)
 
     def _count(self, nbytes: int) -> None:
         self._bytes_read += nbytes

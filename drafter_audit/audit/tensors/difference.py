@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drafter_audit.audit.tensors.permutations import Order
+from drafter_audit.audit.tensors.permutations import Order, too_many_rows
 from drafter_audit.audit.tensors.reading import Piece, Stored, byte_pieces, pieces_by_place, pieces_by_row
 from drafter_audit.audit.tensors.tally import FLOATS, NAMED_ROWS, Tally, narrower
 from drafter_audit.audit.tensors.vocabulary import Shared
 from drafter_audit.audit.weights import Kind, TensorDifference
+from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.names import canonical
 
 _SIGNED = {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"}
 _INTEGERS = _SIGNED | {"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "u1"}
+_MAY_BE_REORDERED: frozenset[Kind] = frozenset({"non_finite", "nearly_equal", "unrelated"})
 _TABLES = frozenset({"d2t", "t2d"})
 
 
@@ -28,17 +30,29 @@ def compare_tensor(theirs: Stored, ours: Stored, head_dims: frozenset[int], shar
     where the draft vocabularies differ.
     """
     first, last = theirs.info, ours.info
+    if first.strides or last.strides:
+        return _found(theirs, ours, "not_compared", reason="a view in a pickled file: save it contiguous")
     floats = first.dtype in FLOATS and last.dtype in FLOATS
-    if shared is not None and floats and first.shape[1:] == last.shape[1:]:
+    if shared is not None and floats and _has_the_rows(first, last, shared):
         return _by_token(theirs, ours, shared)
     if first.shape != last.shape:
         return _found(theirs, ours, "other_shape")
     return _by_value(theirs, ours, head_dims) if floats else _by_bytes(theirs, ours)
 
 
+def _has_the_rows(first: TensorInfo, last: TensorInfo, shared: Shared) -> bool:
+    """A side that holds two heads may hold one that the map does not speak of."""
+    return first.shape[1:] == last.shape[1:] and (*first.shape[:1], *last.shape[:1]) == shared.of
+
+
 def is_packed(tensor: TensorDifference) -> bool:
     """Whether a tensor's numbers are no values on their own: anything but floats and the tables of token ids."""
     return not set(tensor.dtypes) <= set(FLOATS) and canonical(tensor.name) not in _TABLES
+
+
+def is_of_unknown_order(tensor: TensorDifference) -> bool:
+    """Whether the rows of a tensor may be the other's in another order, for it has too many to look."""
+    return tensor.kind in _MAY_BE_REORDERED and tensor.matched_by == "place" and too_many_rows(tensor.shapes[1])
 
 
 def _found(theirs: Stored, ours: Stored, kind: Kind, **figures: Any) -> TensorDifference:  # noqa: ANN401
@@ -49,13 +63,18 @@ def _found(theirs: Stored, ours: Stored, kind: Kind, **figures: Any) -> TensorDi
 
 
 def _by_value(theirs: Stored, ours: Stored, head_dims: frozenset[int]) -> TensorDifference:
-    order = Order(theirs, ours, narrower(theirs.info.dtype, ours.info.dtype), head_dims)
+    order = None
+    if not too_many_rows(ours.info.shape):
+        order = Order(theirs, ours, narrower(theirs.info.dtype, ours.info.dtype), head_dims)
     found = _tallied(theirs, ours, pieces_by_place(theirs, ours), order)
-    permutation = order.found() if found.kind in ("unrelated", "nearly_equal") else None
+    permutation = order.found() if order is not None and found.kind in _MAY_BE_REORDERED else None
     return replace(found, kind="permuted", permutation=permutation, scale=None) if permutation else found
 
 
 def _by_token(theirs: Stored, ours: Stored, shared: Shared) -> TensorDifference:
+    if not len(shared.ours):
+        why = "no token has a row on both sides"
+        return _found(theirs, ours, "not_compared", rows=0, matched_by="token", reason=why)
     found = _tallied(theirs, ours, pieces_by_row(theirs, ours, shared.theirs, shared.ours))
     rows = tuple(int(shared.ours[row]) for row in found.first_differing)
     return replace(found, matched_by="token", first_differing=rows)
@@ -91,7 +110,8 @@ def _by_bytes(theirs: Stored, ours: Stored) -> TensorDifference:
         equal = all(first == last for first, last in byte_pieces(theirs, ours))
         return _found(theirs, ours, "bitwise_equal" if equal else "bytes_differ")
     if not same and not {theirs.info.dtype, ours.info.dtype} <= set(_INTEGERS):
-        return _found(theirs, ours, "bytes_differ")  # floats on one side, packed on the other
+        why = f"values of {theirs.info.dtype} and {ours.info.dtype} cannot be set side by side"
+        return _found(theirs, ours, "not_compared", reason=why)
     rows, differing, named = 0, 0, list[int]()
     for piece in pieces_by_place(theirs, ours):
         changed = _rows_changed(piece, theirs, ours)

@@ -1,9 +1,14 @@
-"""Whether one tensor is the other with its rows or heads in another order. Rows are told apart by 64-bit hashes."""
+"""Whether one tensor is the other with its rows or heads in another order. Rows are told apart by 64-bit hashes.
+
+Two hashes a row are held until the last row is read, so order is not looked for in tensors of very many rows.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from array import array
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +21,15 @@ from drafter_audit.measure.closeness import decode, round_to
 _HEAD_ROWS = re.compile(r"(?:^|\.)(?:q|k|v|qkv)_proj\.(?:weight|bias)$")
 _HEAD_COLUMNS = re.compile(r"(?:^|\.)o_proj\.weight$")
 
+MOST_ROWS = 2**19
+"""Far above any vocabulary: 8 MiB of hashes."""
+
 Hashes = npt.NDArray[np.int64]
+
+
+def too_many_rows(shape: tuple[int, ...]) -> bool:
+    """Whether order is not looked for in a tensor of this shape. A vector's rows are its elements here."""
+    return prod(shape if len(shape) == 1 else shape[:-1]) > MOST_ROWS
 
 
 class Order:
@@ -33,7 +46,7 @@ class Order:
         self._narrower = narrower
         self._width = 1 if len(ours.info.shape) == 1 else ours.width
         self._head_dims = sorted(head_dims) if _HEAD_ROWS.search(name) else []
-        self._rows: tuple[list[int], list[int]] = ([], [])
+        self._rows = array("q"), array("q")  # not lists: an integer object takes five times the room
         wide = sorted(head_dims) if _HEAD_COLUMNS.search(name) else []
         self._columns = [_Columns(self._width, dim) for dim in wide if self._width % dim == 0]
 
@@ -56,7 +69,7 @@ class Order:
 
     def found(self) -> Permutation | None:
         """What maps theirs to ours, the narrowest statement that holds; None where nothing does."""
-        theirs, ours = (np.array(rows, np.int64) for rows in self._rows)
+        theirs, ours = (np.frombuffer(rows, np.int64) for rows in self._rows)
         for dim in self._head_dims:
             if _interleaved(theirs, ours, dim):
                 return "rope_interleave"

@@ -31,7 +31,8 @@ def narrower(one: str, other: str) -> str:
 class Tally:
     """Sums in float64 over pieces of rows of `width` elements; theirs is the original.
 
-    The class of the whole is that of measure/closeness.py, whose rules for single pieces are put together here.
+    The class of the whole is that of measure/closeness.py, whose rules for single pieces are put together here; what
+    it calls unrelated for a NaN or an infinity is `non_finite`, for figures are of the other rows.
     """
 
     def __init__(self, their_dtype: str, our_dtype: str, width: int) -> None:
@@ -75,7 +76,7 @@ class Tally:
         if self._bitwise:
             return "bitwise_equal"
         if self.non_finite:
-            return "unrelated"
+            return "non_finite"
         if not self.rows_differing:
             return "equal_after_cast"
         if self.rows_differing < MOST_DIFFERING * (self.rows - self._zero_rows):

@@ -29,10 +29,11 @@ class UnknownMap(Exception):
 
 @dataclass(frozen=True)
 class Shared:
-    """The tokens that both sides have a row for: their rows and ours, ours ascending."""
+    """The tokens that both sides have a row for: their rows and ours, ours ascending; `of` counts all of each."""
 
     theirs: Indices
     ours: Indices
+    of: tuple[int, int]
 
 
 def read_tokens(spec: DrafterSpec, on_read: Callable[[int], None]) -> Tokens | None:
@@ -75,7 +76,7 @@ def set_against(theirs: Tokens, ours: Tokens) -> tuple[Vocabulary, Shared]:
     """What moved, came and went, and the rows of the tokens that both have."""
     _, first, last = np.intersect1d(theirs, ours, assume_unique=True, return_indices=True)
     order = np.argsort(last)
-    shared = Shared(first[order], last[order])
+    shared = Shared(first[order], last[order], (len(theirs), len(ours)))
     vocabulary = Vocabulary(
         moved=int((first != last).sum()),
         added=len(ours) - len(last),
