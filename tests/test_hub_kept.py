@@ -19,6 +19,7 @@ from drafter_audit.sources.open import open_source
 from drafter_audit.sources.usage import hub_usage
 from tests.hub import write_sparse
 from tests.hub.moe import write_target
+from tests.hub.torch_files import write_torch_file
 
 REPO = "org/target"
 SHARDS = 6
@@ -145,6 +146,19 @@ def test_a_second_run_of_a_commit_asks_nothing(hub, commit, run_python, offline)
     hub.requests.clear()
     second = run_python(LOAD.format(ref=ref), HF_HUB_OFFLINE=offline)
     assert (second.stdout, second.stderr, hub.requests) == (first.stdout, "", [])
+
+
+@pytest.mark.parametrize("tensors", [2, 1000])
+def test_a_second_run_of_a_pickled_commit_asks_nothing(hub, tmp_path, run_python, tensors):
+    file = write_torch_file(tmp_path / "a", {f"layers.{n}.weight": ("F16", (64, 2**10)) for n in range(tensors)})
+    files = {"config.json": b"{}", "pytorch_model.bin": file}
+    ref = f"{REPO}@{hub.add_repo(REPO, files, lfs=True)}"
+    first = run_python(LOAD.format(ref=ref))
+    assert (first.stdout, first.stderr) == (f"0 {tensors}\n", "")
+    for offline in "01":
+        hub.requests.clear()
+        second = run_python(LOAD.format(ref=ref), HF_HUB_OFFLINE=offline)
+        assert (second.stdout, second.stderr, hub.requests) == (first.stdout, "", [])
 
 
 def test_offline_a_branch_is_what_it_was(hub, commit, run_python):
