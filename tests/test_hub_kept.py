@@ -184,7 +184,7 @@ def test_what_is_kept_belongs_to_its_commit(hub, tmp_path):
     assert load() == 2
 
 
-@pytest.mark.parametrize("damage", [b"", b"abc", b"abcd" * 9])
+@pytest.mark.parametrize("damage", [b"", b"abc", b"abcd" * 9, bytes(4)])  # four zeros: the CRC-32 of nothing
 def test_what_is_damaged_is_fetched_again(hub, tmp_path, damage):
     file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
     ref = f"{REPO}@{hub.add_repo(REPO, {'model.safetensors': file})}"
@@ -196,6 +196,28 @@ def test_what_is_damaged_is_fetched_again(hub, tmp_path, damage):
     assert len(hub.requests) == 2
     hub.requests.clear()
     assert (load(ref), hub.requests) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "listing", ["", "{", "[" * 10_000, "[]", '{"model.safetensors": "1"}', '{"config.json": true}']
+)
+def test_a_kept_listing_that_is_none_is_fetched_again(hub, tmp_path, listing):
+    """Its checksum is right: another version wrote it, or somebody."""
+    file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
+    commit = hub.add_repo(REPO, {"model.safetensors": file})
+    load(f"{REPO}@{commit}")
+    kept.keep(("listing", REPO, commit), listing.encode())
+    hub.requests.clear()
+    assert load(f"{REPO}@{commit}") == 1
+    assert len(hub.requests) == 1
+    hub.requests.clear()
+    assert (load(f"{REPO}@{commit}"), hub.requests) == (1, [])
+
+
+def test_bytes_kept_under_another_key_are_not_taken(hub):
+    kept.keep(("a",), b"of a")
+    os.replace(kept._path(("a",)), kept._path(("b",)))
+    assert kept.recall(("b",)) is None
 
 
 def test_keeping_is_switched_off(hub, commit, run_python):

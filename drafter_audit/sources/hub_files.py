@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 import httpx2
 from huggingface_hub import (
@@ -85,17 +85,28 @@ def list_repo(place: Place) -> Listing:
         raise
     files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
     # What the client hands on is as the server wrote it, of any type.
-    named = isinstance(info.sha, str) and all(isinstance(name, str) for name in files)
-    if not named or not all(size is None or isinstance(size, int) for size in files.values()):
+    if not isinstance(info.sha, str) or not _are_sizes(files):
         raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
-    listing = Listing(str(info.sha), dict(sorted(files.items())), complete=True)
+    listing = Listing(info.sha, dict(sorted(files.items())), complete=True)
     kept.keep(("listing", place.repo, listing.commit), json.dumps(listing.files).encode())
     return listing
 
 
 def _kept_listing(repo: str, commit: str | None) -> Listing | None:
+    """What was kept of `commit`; None where nothing was, and where it is no listing: it is then made anew."""
     data = kept.recall(("listing", repo, commit)) if commit is not None else None
-    return Listing(str(commit), json.loads(data), complete=True) if data is not None else None
+    try:
+        files = None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return Listing(str(commit), files, complete=True) if _are_sizes(files) else None
+
+
+def _are_sizes(files: object) -> TypeGuard[dict[str, int | None]]:
+    """Whether `files` maps names to sizes in bytes, None for unknown ones."""
+    return isinstance(files, dict) and all(
+        isinstance(name, str) and (size is None or type(size) is int) for name, size in files.items()
+    )
 
 
 def cached_file(place: Place, commit: str) -> Path | None:
