@@ -168,6 +168,43 @@ def test_offline_a_branch_is_what_it_was(hub, commit, run_python):
     assert hub.requests == []
 
 
+def test_offline_a_branch_is_the_commit_that_it_last_was(hub, tmp_path, run_python):
+    one, two = (write_sparse(tmp_path / str(n), {f"{m}": ("U8", (1,)) for m in range(n)}) for n in (1, 2))
+    hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": one})
+    load_all(REPO)
+    moved = hub.repos[REPO].push("main", {"config.json": b"{}", "model.safetensors": two})
+    assert load_all(f"{REPO}@{moved}") == 2  # all of it lies on the disk, so the client downloads nothing of main
+    assert load_all(REPO) == 2
+    hub.requests.clear()
+    assert run_python(LOAD.format(ref=REPO), HF_HUB_OFFLINE="1").stdout == "0 2\n"
+    assert hub.requests == []
+
+
+def test_offline_a_branch_whose_commit_was_read_first(hub, tmp_path, run_python):
+    file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
+    commit = hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": file}, revisions={"v1": {}})
+    assert (load_all(f"{REPO}@{commit}"), load_all(REPO)) == (1, 1)
+    assert run_python(LOAD.format(ref=REPO), HF_HUB_OFFLINE="1").stdout == "0 1\n"
+    assert run_python(LOAD.format(ref=f"{REPO}@v1"), HF_HUB_OFFLINE="1").stdout.startswith("NetworkError 3 offline")
+
+
+@pytest.mark.parametrize("no_cache", "01")
+def test_offline_a_branch_that_the_client_saw_later(hub, tmp_path, run_python, no_cache):
+    one, two = (write_sparse(tmp_path / str(n), {f"{m}": ("U8", (1,)) for m in range(n)}) for n in (1, 2))
+    hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": one})
+    load_all(REPO)
+    hub.repos[REPO].push("main", {"config.json": b"{}", "model.safetensors": two})
+    fetch = f"from huggingface_hub import snapshot_download; snapshot_download({REPO!r})"
+    assert run_python(fetch, HF_HUB_DISABLE_PROGRESS_BARS="1").returncode == 0
+    offline = {"HF_HUB_OFFLINE": "1", "DRAFTER_AUDIT_NO_CACHE": no_cache}
+    assert run_python(LOAD.format(ref=REPO), **offline).stdout == "0 2\n"
+
+
+def load_all(ref: str) -> int:
+    assert read_config(open_source(ref)) == {}
+    return load(ref)
+
+
 def test_a_branch_is_still_asked_for_its_commit(hub, commit):
     load()
     hub.requests.clear()

@@ -89,6 +89,7 @@ def list_repo(place: Place) -> Listing:
         raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
     listing = Listing(info.sha, dict(sorted(files.items())), complete=True)
     kept.keep(("listing", place.repo, listing.commit), json.dumps(listing.files).encode())
+    _note_commit(place, listing.commit)
     return listing
 
 
@@ -132,9 +133,8 @@ def download(place: Place, commit: str) -> Path:
         )
 
     # By the branch's name where the cache does not know where it points: the client then notes it, for offline use.
-    asked = place.revision or _MAIN
-    known = _snapshot(place.repo, asked)
-    path = _ask(lambda: fetch(commit if known is not None and known.name == commit else asked), place)
+    asked = commit if _client_commit(place) == commit else place.revision or _MAIN
+    path = _ask(lambda: fetch(asked), place)
     moved = path.parents[len(PurePosixPath(file).parts) - 1].name != commit
     return _ask(lambda: fetch(commit), place) if moved else path
 
@@ -201,13 +201,38 @@ def _refuse(what: str, place: Place) -> NoReturn:
 
 
 def _list_cache(place: Place) -> Listing:
-    snapshot = _snapshot(place.repo, place.revision or _MAIN)
-    if snapshot is None:
-        raise offline(place)
-    known = _kept_listing(place.repo, snapshot.name)
+    commit = place.revision if is_commit(place.revision) else _last_commit(place)
+    known = _kept_listing(place.repo, commit)
     if known is not None:
         return known
+    snapshot = None if commit is None else _snapshot(place.repo, commit)
+    if snapshot is None:
+        raise offline(place)
     return Listing(snapshot.name, LocalSource(place.repo, snapshot).files(), complete=False)
+
+
+def _note_commit(place: Place, commit: str) -> None:
+    """Keeps where a branch or tag points, for offline use: the client notes it only when it downloads something."""
+    if not is_commit(place.revision):
+        kept.keep(_branch(place), f"{commit} {_client_commit(place)}".encode())
+
+
+def _last_commit(place: Place) -> str | None:
+    """Where the branch or tag was last seen to point: our note, unless the client's has changed since."""
+    client = _client_commit(place)
+    noted = (kept.recall(_branch(place)) or b"").decode(errors="replace")
+    commit, _, seen = noted.partition(" ")
+    return commit if is_commit(commit) and seen == client else client or None
+
+
+def _branch(place: Place) -> tuple[str, ...]:
+    return ("branch", place.repo, place.revision or _MAIN)
+
+
+def _client_commit(place: Place) -> str:
+    """Where the client's cache has the branch or tag point, "" where it does not know."""
+    snapshot = _snapshot(place.repo, place.revision or _MAIN)
+    return "" if snapshot is None else snapshot.name
 
 
 def _snapshot(repo: str, revision: str) -> Path | None:
