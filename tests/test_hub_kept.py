@@ -19,6 +19,7 @@ from drafter_audit.sources.open import open_source
 from drafter_audit.sources.usage import hub_usage
 from tests.hub import write_sparse
 from tests.hub.moe import write_target
+from tests.hub.torch_files import write_torch_file
 
 REPO = "org/target"
 SHARDS = 6
@@ -147,11 +148,61 @@ def test_a_second_run_of_a_commit_asks_nothing(hub, commit, run_python, offline)
     assert (second.stdout, second.stderr, hub.requests) == (first.stdout, "", [])
 
 
+@pytest.mark.parametrize("tensors", [2, 1000])
+def test_a_second_run_of_a_pickled_commit_asks_nothing(hub, tmp_path, run_python, tensors):
+    file = write_torch_file(tmp_path / "a", {f"layers.{n}.weight": ("F16", (64, 2**10)) for n in range(tensors)})
+    files = {"config.json": b"{}", "pytorch_model.bin": file}
+    ref = f"{REPO}@{hub.add_repo(REPO, files, lfs=True)}"
+    first = run_python(LOAD.format(ref=ref))
+    assert (first.stdout, first.stderr) == (f"0 {tensors}\n", "")
+    for offline in "01":
+        hub.requests.clear()
+        second = run_python(LOAD.format(ref=ref), HF_HUB_OFFLINE=offline)
+        assert (second.stdout, second.stderr, hub.requests) == (first.stdout, "", [])
+
+
 def test_offline_a_branch_is_what_it_was(hub, commit, run_python):
     first = run_python(LOAD.format(ref=REPO))
     hub.requests.clear()
     assert run_python(LOAD.format(ref=REPO), HF_HUB_OFFLINE="1").stdout == first.stdout
     assert hub.requests == []
+
+
+def test_offline_a_branch_is_the_commit_that_it_last_was(hub, tmp_path, run_python):
+    one, two = (write_sparse(tmp_path / str(n), {f"{m}": ("U8", (1,)) for m in range(n)}) for n in (1, 2))
+    hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": one})
+    load_all(REPO)
+    moved = hub.repos[REPO].push("main", {"config.json": b"{}", "model.safetensors": two})
+    assert load_all(f"{REPO}@{moved}") == 2  # all of it lies on the disk, so the client downloads nothing of main
+    assert load_all(REPO) == 2
+    hub.requests.clear()
+    assert run_python(LOAD.format(ref=REPO), HF_HUB_OFFLINE="1").stdout == "0 2\n"
+    assert hub.requests == []
+
+
+def test_offline_a_branch_whose_commit_was_read_first(hub, tmp_path, run_python):
+    file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
+    commit = hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": file}, revisions={"v1": {}})
+    assert (load_all(f"{REPO}@{commit}"), load_all(REPO)) == (1, 1)
+    assert run_python(LOAD.format(ref=REPO), HF_HUB_OFFLINE="1").stdout == "0 1\n"
+    assert run_python(LOAD.format(ref=f"{REPO}@v1"), HF_HUB_OFFLINE="1").stdout.startswith("NetworkError 3 offline")
+
+
+@pytest.mark.parametrize("no_cache", "01")
+def test_offline_a_branch_that_the_client_saw_later(hub, tmp_path, run_python, no_cache):
+    one, two = (write_sparse(tmp_path / str(n), {f"{m}": ("U8", (1,)) for m in range(n)}) for n in (1, 2))
+    hub.add_repo(REPO, {"config.json": b"{}", "model.safetensors": one})
+    load_all(REPO)
+    hub.repos[REPO].push("main", {"config.json": b"{}", "model.safetensors": two})
+    fetch = f"from huggingface_hub import snapshot_download; snapshot_download({REPO!r})"
+    assert run_python(fetch, HF_HUB_DISABLE_PROGRESS_BARS="1").returncode == 0
+    offline = {"HF_HUB_OFFLINE": "1", "DRAFTER_AUDIT_NO_CACHE": no_cache}
+    assert run_python(LOAD.format(ref=REPO), **offline).stdout == "0 2\n"
+
+
+def load_all(ref: str) -> int:
+    assert read_config(open_source(ref)) == {}
+    return load(ref)
 
 
 def test_a_branch_is_still_asked_for_its_commit(hub, commit):
@@ -170,7 +221,7 @@ def test_what_is_kept_belongs_to_its_commit(hub, tmp_path):
     assert load() == 2
 
 
-@pytest.mark.parametrize("damage", [b"", b"abc", b"abcd" * 9])
+@pytest.mark.parametrize("damage", [b"", b"abc", b"abcd" * 9, bytes(4)])  # four zeros: the CRC-32 of nothing
 def test_what_is_damaged_is_fetched_again(hub, tmp_path, damage):
     file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
     ref = f"{REPO}@{hub.add_repo(REPO, {'model.safetensors': file})}"
@@ -182,6 +233,28 @@ def test_what_is_damaged_is_fetched_again(hub, tmp_path, damage):
     assert len(hub.requests) == 2
     hub.requests.clear()
     assert (load(ref), hub.requests) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "listing", ["", "{", "[" * 10_000, "[]", '{"model.safetensors": "1"}', '{"config.json": true}']
+)
+def test_a_kept_listing_that_is_none_is_fetched_again(hub, tmp_path, listing):
+    """Its checksum is right: another version wrote it, or somebody."""
+    file = write_sparse(tmp_path / "a", {"a": ("U8", (1,))})
+    commit = hub.add_repo(REPO, {"model.safetensors": file})
+    load(f"{REPO}@{commit}")
+    kept.keep(("listing", REPO, commit), listing.encode())
+    hub.requests.clear()
+    assert load(f"{REPO}@{commit}") == 1
+    assert len(hub.requests) == 1
+    hub.requests.clear()
+    assert (load(f"{REPO}@{commit}"), hub.requests) == (1, [])
+
+
+def test_bytes_kept_under_another_key_are_not_taken(hub):
+    kept.keep(("a",), b"of a")
+    os.replace(kept._path(("a",)), kept._path(("b",)))
+    assert kept.recall(("b",)) is None
 
 
 def test_keeping_is_switched_off(hub, commit, run_python):

@@ -69,11 +69,11 @@ class RangeFile:
         return data
 
     def exactly(self, start: int, stop: int) -> bytes:
-        """Bytes `[start, stop)`, which lie in the file, by one request and not kept."""
+        """Bytes `[start, stop)`, which lie in the file, by one request; on disk a remote source keeps them."""
         if stop - start > self.limit + 2 * BLOCK_BYTES:  # whole blocks may be fetched around what is asked for
             what = f"{stop - start} bytes stand where at most {self.limit} are read"
             raise PickledError(what, self.where, "check that it is the right file")
-        data = self._source.read_range(self._name, start, stop)
+        data = self._source.read_range(self._name, start, stop, keep=True)
         if len(data) < stop - start:
             raise PickledError(f"cut short at byte {start + len(data)}", self.where, "download the real file")
         return data

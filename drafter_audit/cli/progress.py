@@ -1,10 +1,10 @@
-"""What a long read says on stderr: how much it will fetch, and how far it is. A bar only where stderr is a terminal."""
+"""How far a long read is, and how much of it the Hub sends: a bar on stderr, only where that is a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -15,13 +15,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watch_reading(plan: Plan) -> Iterator[Callable[[int], None]]:
-    """Announces what comes from the Hub, then takes the bytes of each read."""
-    from drafter_audit.report.numbers import size
-
-    if plan.remote:
-        click.echo(f"Reading {size(plan.remote)} ({plan.remote} bytes) of weights from the Hub.", err=True)
+    """Takes the bytes of each read. The bar comes with the first: a read that fails at once leaves its error alone."""
     if not plan.total or not sys.stderr.isatty():
         yield lambda _: None
         return
-    with click.progressbar(length=plan.total, label="Comparing weights", file=sys.stderr) as bar:
-        yield bar.update
+    bar = click.progressbar(length=plan.total, label=_label(plan), file=sys.stderr)
+    with ExitStack() as stack:
+
+        def on_read(nbytes: int) -> None:
+            if not bar.entered:
+                stack.enter_context(bar)
+            bar.update(nbytes)
+
+        yield on_read
+
+
+def _label(plan: Plan) -> str:
+    from drafter_audit.report.numbers import size
+
+    return f"Comparing weights, {size(plan.remote)} from the Hub" if plan.remote else "Comparing weights"

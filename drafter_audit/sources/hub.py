@@ -7,7 +7,7 @@ wanted again (headers, large indexes) stays on disk too, see `kept`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Literal, NoReturn
@@ -91,7 +91,7 @@ class HubSource:
 
         Raises NotFoundError, AccessError, NetworkError.
         """
-        place = self._place(name)
+        place = replace(self._place(name), kept=keep)
 
         def fetch() -> bytes:
             return fetch_range(place, self.revision, start, stop)

@@ -31,11 +31,15 @@ _IF_PRIVATE = "check the name; if it is private, set HF_TOKEN or run hf auth log
 
 @dataclass(frozen=True)
 class Place:
-    """What was being read, for the messages: a repository, its revision, and a file or None."""
+    """What was being read, for the messages: a repository, its revision, and a file or None.
+
+    `kept` is False where the next run would have to read the same again, as with rows of weights.
+    """
 
     repo: str
     revision: str | None
     file: str | None = None
+    kept: bool = True
 
     def __str__(self) -> str:
         return f"{self.repo}@{self.revision}" if self.revision else self.repo
@@ -58,8 +62,8 @@ def explain(error: Exception, place: Place) -> AuditError:
 def offline(place: Place) -> NetworkError:
     """A file is not in the cache and the client may not fetch it."""
     revision = f" --revision {place.revision}" if place.revision else ""
-    file = f" {place.file}" if place.file else ""
-    mend = f"run hf download {place.repo}{file}{revision} once while online"
+    run = "the same" if place.kept else f"hf download {place.repo} {place.file}{revision}"
+    mend = f"run {run} once while online"
     return NetworkError(f"offline, and {place.what} is not in the Hub's cache", str(place), mend)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeGuard, TypeVar
 
 import httpx2
 from huggingface_hub import (
@@ -85,17 +85,29 @@ def list_repo(place: Place) -> Listing:
         raise
     files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
     # What the client hands on is as the server wrote it, of any type.
-    named = isinstance(info.sha, str) and all(isinstance(name, str) for name in files)
-    if not named or not all(size is None or isinstance(size, int) for size in files.values()):
+    if not isinstance(info.sha, str) or not _are_sizes(files):
         raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
-    listing = Listing(str(info.sha), dict(sorted(files.items())), complete=True)
+    listing = Listing(info.sha, dict(sorted(files.items())), complete=True)
     kept.keep(("listing", place.repo, listing.commit), json.dumps(listing.files).encode())
+    _note_commit(place, listing.commit)
     return listing
 
 
 def _kept_listing(repo: str, commit: str | None) -> Listing | None:
+    """What was kept of `commit`; None where nothing was, and where it is no listing: it is then made anew."""
     data = kept.recall(("listing", repo, commit)) if commit is not None else None
-    return Listing(str(commit), json.loads(data), complete=True) if data is not None else None
+    try:
+        files = None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return Listing(str(commit), files, complete=True) if _are_sizes(files) else None
+
+
+def _are_sizes(files: object) -> TypeGuard[dict[str, int | None]]:
+    """Whether `files` maps names to sizes in bytes, None for unknown ones."""
+    return isinstance(files, dict) and all(
+        isinstance(name, str) and (size is None or type(size) is int) for name, size in files.items()
+    )
 
 
 def cached_file(place: Place, commit: str) -> Path | None:
@@ -121,9 +133,8 @@ def download(place: Place, commit: str) -> Path:
         )
 
     # By the branch's name where the cache does not know where it points: the client then notes it, for offline use.
-    asked = place.revision or _MAIN
-    known = _snapshot(place.repo, asked)
-    path = _ask(lambda: fetch(commit if known is not None and known.name == commit else asked), place)
+    asked = commit if _client_commit(place) == commit else place.revision or _MAIN
+    path = _ask(lambda: fetch(asked), place)
     moved = path.parents[len(PurePosixPath(file).parts) - 1].name != commit
     return _ask(lambda: fetch(commit), place) if moved else path
 
@@ -190,13 +201,38 @@ def _refuse(what: str, place: Place) -> NoReturn:
 
 
 def _list_cache(place: Place) -> Listing:
-    snapshot = _snapshot(place.repo, place.revision or _MAIN)
-    if snapshot is None:
-        raise offline(place)
-    known = _kept_listing(place.repo, snapshot.name)
+    commit = place.revision if is_commit(place.revision) else _last_commit(place)
+    known = _kept_listing(place.repo, commit)
     if known is not None:
         return known
+    snapshot = None if commit is None else _snapshot(place.repo, commit)
+    if snapshot is None:
+        raise offline(place)
     return Listing(snapshot.name, LocalSource(place.repo, snapshot).files(), complete=False)
+
+
+def _note_commit(place: Place, commit: str) -> None:
+    """Keeps where a branch or tag points, for offline use: the client notes it only when it downloads something."""
+    if not is_commit(place.revision):
+        kept.keep(_branch(place), f"{commit} {_client_commit(place)}".encode())
+
+
+def _last_commit(place: Place) -> str | None:
+    """Where the branch or tag was last seen to point: our note, unless the client's has changed since."""
+    client = _client_commit(place)
+    noted = (kept.recall(_branch(place)) or b"").decode(errors="replace")
+    commit, _, seen = noted.partition(" ")
+    return commit if is_commit(commit) and seen == client else client or None
+
+
+def _branch(place: Place) -> tuple[str, ...]:
+    return ("branch", place.repo, place.revision or _MAIN)
+
+
+def _client_commit(place: Place) -> str:
+    """Where the client's cache has the branch or tag point, "" where it does not know."""
+    snapshot = _snapshot(place.repo, place.revision or _MAIN)
+    return "" if snapshot is None else snapshot.name
 
 
 def _snapshot(repo: str, revision: str) -> Path | None:

@@ -22,6 +22,9 @@ from huggingface_hub import constants
 MAX_KEPT_BYTES = 256_000_000
 MAX_ENTRY_BYTES = 32_000_000
 
+_FORMAT = "1"
+"""Of the entries. It is part of each key: a version that writes another one does not find these."""
+
 _SWITCH = "DRAFTER_AUDIT_NO_CACHE"
 _CHECK_BYTES = 4
 
@@ -46,7 +49,7 @@ def recall(key: tuple[str, ...]) -> bytes | None:
             check, data = file.read(_CHECK_BYTES), file.read()
     except OSError:
         return None
-    return data if check == _check(data) else None
+    return data if check == _check(key, data) else None
 
 
 def keep(key: tuple[str, ...], data: bytes) -> None:
@@ -57,7 +60,7 @@ def keep(key: tuple[str, ...], data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _make_room(path.parent)
-        _write(path, data)
+        _write(path, _check(key, data) + data)
     except OSError as error:
         _log.info("nothing is kept in %s: %s", path.parent, error)
 
@@ -67,7 +70,6 @@ def _write(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with open(handle, "wb") as file:
-            file.write(_check(data))
             file.write(data)
         os.replace(temporary, path)
     except BaseException:
@@ -92,11 +94,13 @@ def _make_room(folder: Path) -> None:
 
 
 def _path(key: tuple[str, ...]) -> Path:
-    return Path(constants.HF_ASSETS_CACHE) / "drafter-audit" / "headers" / sha256("\0".join(key).encode()).hexdigest()
+    name = sha256("\0".join((_FORMAT, *key)).encode()).hexdigest()
+    return Path(constants.HF_ASSETS_CACHE) / "drafter-audit" / "headers" / name
 
 
-def _check(data: bytes) -> bytes:
-    return zlib.crc32(data).to_bytes(_CHECK_BYTES, "little")
+def _check(key: tuple[str, ...], data: bytes) -> bytes:
+    """Over the key too: four zero bytes are the CRC-32 of nothing, and another entry's file is not this one."""
+    return zlib.crc32(data, zlib.crc32("\0".join(key).encode())).to_bytes(_CHECK_BYTES, "little")
 
 
 def _is_off() -> bool:
