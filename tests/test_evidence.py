@@ -17,8 +17,9 @@ from drafter_audit.checkpoint.load import read_header
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.row_sample import MOST_ROWS, Run, choose_runs, row_numbers
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target import named_target
 from drafter_audit.drafter.target_weights import CountedSource, TargetWeights
-from drafter_audit.errors import CheckpointError
+from drafter_audit.errors import CheckpointError, NetworkError
 from drafter_audit.sources.open import open_source
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 from tests.hub import Hub
@@ -251,6 +252,35 @@ def test_a_target_that_cannot_be_read_leaves_the_rules(hub: Hub, tmp_path: Path)
     spec = pair(tmp_path, "moonshotai/Kimi-K2-Instruct")
     assert spec.target.num_layers == 61
     assert "moonshotai/Kimi-K2-Instruct" in codes(spec)["EVIDENCE-NONE"].what
+
+
+def sharded_target(folder: Path) -> dict[str, bytes | Path]:
+    """The target's embedding and head, each in a shard of its own: a repository's files."""
+    names = {"model.embed_tokens.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
+    for name, file in names.items():
+        write_rows(folder, {name: ("F32", (64, 64))}, {name: {0: peer_rows("tiny_llama")[name].tobytes()}}, file=file)
+    index, config = {"weight_map": names}, read_peer("tiny_llama")[0] | {"vocab_size": 64}
+    documents = {"model.safetensors.index.json": index, "config.json": config}
+    shards = {file: folder / file for file in names.values()}
+    return {**shards, **{name: json.dumps(content).encode() for name, content in documents.items()}}
+
+
+@pytest.mark.parametrize("path", ["/resolve/", "b.safetensors"], ids=["all of it", "the head alone"])
+def test_a_dead_hub_is_no_answer(hub: Hub, tmp_path: Path, path: str) -> None:
+    hub.add_repo("org/target", sharded_target(tmp_path / "target"))
+    named_target("org/target")  # its config is in the cache
+    hub.fail(503, times=99, retry_after=0, path=path)
+    with pytest.raises(NetworkError, match="503"):
+        pair(tmp_path, "org/target")
+
+
+def test_a_head_that_is_a_web_page_leaves_the_embeddings_evidence(hub: Hub, tmp_path: Path) -> None:
+    files = {**sharded_target(tmp_path / "target"), "b.safetensors": b"<!DOCTYPE html><title>Sign in</title>"}
+    hub.add_repo("org/target", files)
+    spec = pair(tmp_path, "org/target")
+    assert classes(spec) == {EMBED: "bitwise_equal", HEAD: "not_comparable"}
+    found = codes(spec)["EVIDENCE-NONE"]
+    assert (found.severity, found.key, "b.safetensors" in found.what) == ("warning", HEAD, True)
 
 
 # --- where the target's tables lie

@@ -26,7 +26,7 @@ from drafter_audit.drafter.target_weights import (
     spellings,
     why_unreadable,
 )
-from drafter_audit.errors import AuditError, CheckpointError, escape
+from drafter_audit.errors import AuditError, CheckpointError, NetworkError, escape
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
@@ -73,7 +73,8 @@ def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec
     """`spec` with the evidence that the target's weights give, and its roles overridden by it.
 
     `source` is the drafter's, `target` the reference the user named. Where there is no evidence `evidence_none` says
-    why: that a target cannot be read is no failure of the counts, which rest on rules then.
+    why: that a target's weights are no weights, or not for this user, is no failure of the counts, which rest on rules
+    then. Raises NetworkError: what another try may prove is not left unproved.
     """
     if spec.table is None:
         return replace(spec, evidence_none="no weights of the drafter were read")
@@ -89,10 +90,13 @@ def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec
             return replace(
                 spec, evidence_none=f"{target} is a bundled record, which has no weights: name the repository"
             )
-        ours = CountedSource(source, MOST_BYTES)
-        evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
+        theirs.files()
+    except NetworkError:
+        raise
     except AuditError as error:
         return replace(spec, evidence_none=str(error))
+    ours = CountedSource(source, MOST_BYTES)
+    evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
     none = None if evidence else f"{escape(target)} stores no embedding and no head under a known name"
     return replace(spec, evidence=evidence, evidence_none=none, tensors=weigh(spec.tensors, evidence))
 
@@ -104,7 +108,7 @@ def _stored(spec: DrafterSpec, name: str) -> TensorInfo | None:
 def _gather(
     spec: DrafterSpec, ours: CountedSource, weights: TargetWeights, stored: Sequence[str]
 ) -> Iterator[Evidence]:
-    """One entry for each of the drafter's two tables that the target has too, or may have."""
+    """One entry for each of the drafter's two tables that the target has too, or may have. Raises NetworkError."""
     for place, name in enumerate(stored):
         tensor, before = _stored(spec, name), ours.spent
         rule = next(role for role in spec.tensors if tensor and role.name == tensor.name)
@@ -116,7 +120,9 @@ def _gather(
             sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
             _check(spec, *sides, theirs.packed)
             evidence = _compare(spec, *sides, rule, shares=len(stored) - place)
-        except (_NotComparableError, CheckpointError) as why:
+        except NetworkError:
+            raise
+        except (_NotComparableError, AuditError) as why:
             evidence = Evidence(rule.name, theirs.tensor.name if theirs else None, None, 0, 0, rule, reason=str(why))
         yield replace(evidence, bytes_read=ours.spent - before)
 
