@@ -234,6 +234,21 @@ def test_eight_bit_weights_with_scales_are_not_taken_for_values(tmp_path: Path) 
     assert reason(spec) == "the target's lm_head.weight is quantised, with lm_head.weight_scale_inv"
 
 
+@pytest.mark.parametrize("scale", ["scale", "weight_scale", "weight_global_scale"])
+def test_codes_of_a_quantised_embedding_are_not_taken_for_values(tmp_path: Path, target: str, scale: str) -> None:
+    """DeepSeek-V4 stores `scale`, compressed-tensors `weight_global_scale`."""
+    config, tensors, _ = read_peer("specforge_eagle3")
+    rest = {name: shape for name, shape in tensors.items() if name not in (EMBED, "t2d")}
+    coded: Tensors = {EMBED: ("F8_E4M3", (64, 64)), f"embed_tokens.{scale}": ("F32", (64, 1))}
+    stored = np.frombuffer(np.random.default_rng(0).bytes(64 * 64), np.uint8)
+    rows = {EMBED: {0: (stored & 0x7D).tobytes()}}
+    write_rows(tmp_path / "d", {**rest, **coded}, rows)
+    (tmp_path / "d" / "config.json").write_text(json.dumps({**config, "vocab_size": 64}))
+    spec = open_drafter(str(tmp_path / "d"), target=target)
+    assert spec.evidence[0].reason == f"the drafter's {EMBED} is quantised, with embed_tokens.{scale}"
+    assert "EMB-UNRELATED" not in codes(spec)
+
+
 def test_a_target_without_weights(tmp_path: Path) -> None:
     folder = tmp_path / "target"
     folder.mkdir()

@@ -164,8 +164,7 @@ def _check(spec: DrafterSpec, ours: _Side, theirs: _Side, packed: str | None) ->
     """Raises _NotComparableError unless both are plain tables of one width."""
     from drafter_audit.measure.closeness import FLOATS
 
-    names = {tensor.name: None for tensor in spec.table or ()}
-    sides = {"the drafter's": why_unreadable(ours.tensor, names), "the target's": packed}
+    sides = {"the drafter's": why_unreadable(ours.tensor, spec.table or ()), "the target's": packed}
     for (whose, why), side in zip(sides.items(), (ours, theirs), strict=True):
         if why is not None:
             raise _NotComparableError(f"{whose} {why}")
