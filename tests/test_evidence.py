@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -415,14 +416,14 @@ class Kimi:
     So the test need not know which rows a reader looks at, and no table of gigabytes is written.
     """
 
-    def __init__(self, hub: Hub, folder: Path, *, filler: int, embedding_seed: int = 0) -> None:
+    def __init__(self, hub: Hub, folder: Path, *, filler: int, embedding_seed: int = 0, card: bytes = b"") -> None:
         self.hub, self.folder = hub, folder
         self.targets = np.sort(np.random.default_rng(1).choice(VOCAB, DRAFT, replace=False)).astype(np.int64)
         self.seeds = {"drafter": embedding_seed, "target": 0}
         d2t = {"d2t": {0: (self.targets - np.arange(DRAFT)).tobytes()}}
         weights = write_rows(folder / "drafter", {**kimi_tensors(), **EMBEDDING}, d2t)
         files = {"config.json": json.dumps(KIMI_CONFIG).encode(), "model.safetensors": weights}
-        hub.add_repo("org/drafter", files=files)
+        hub.add_repo("org/drafter", files={**files, "README.md": card})
         hub.add_repo("org/target", files=self._target_files(filler))
 
     def _target_files(self, filler: int) -> dict[str, bytes | Path]:
@@ -489,6 +490,19 @@ def test_a_pair_of_real_size_costs_less_than_8_mb(hub: Hub, tmp_path: Path, fill
     assert spec.parameters.frozen == head + embedding
     assert spec.parameters.trainable == 961_572_864
     assert "HEAD-EQUAL" in codes(spec)
+
+
+def test_the_drafters_own_files_count_towards_the_8_mb(hub: Hub, tmp_path: Path) -> None:
+    """A card of 900 kB, nothing in the cache, and each of two drafters has 8 MB of its own."""
+    kimi = Kimi(hub, tmp_path, filler=4, card=b"# A drafter\n" + b"word " * 180_000)
+    sampled = [one.rows_sampled for one in kimi.open().evidence]
+    for repeat in range(2):
+        for cache in ("hub", "assets") if repeat == 0 else ():
+            shutil.rmtree(hub.home / cache, ignore_errors=True)
+        hub.requests.clear()
+        spec = open_drafter("org/drafter", target="org/target")
+        assert 3_000_000 < hub.sent <= 8_000_000
+        assert [one.rows_sampled for one in spec.evidence] == sampled
 
 
 def test_a_random_embedding_of_real_size(hub: Hub, tmp_path: Path) -> None:

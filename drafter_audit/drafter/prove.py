@@ -1,6 +1,6 @@
 """Sampled rows of a drafter's embedding and head against the target's: proof of what is frozen.
 
-Reads weights, so it is done only where the user names the target. At most MOST_BYTES of both sides, never a table.
+Reads weights, so it is done only where the user names the target. At most MOST_BYTES for each drafter, never a table.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from drafter_audit.drafter.target_weights import (
     why_unreadable,
 )
 from drafter_audit.errors import AuditError, CheckpointError, NetworkError, escape
-from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.row_sample import Ids, Run
 
 MOST_BYTES = 7_500_000
-"""Of both sides: rows, vocabulary map, and the target's config, index and headers. Leaves room below 8 MB for the
-drafter's own header and config, which are read in any case."""
+"""Read for one drafter: its config, card, index and headers, the target's, the vocabulary map, and rows of both. Leaves
+room below 8 MB for the lists of files that the Hub sends."""
 
 _EMBEDDING, _HEAD, _MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
 _PARALLEL_READS = 8
@@ -69,12 +68,12 @@ class _Side:
         return self.tensor.file, start, start + (last - first) * self.row_bytes
 
 
-def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec:
+def with_evidence(spec: DrafterSpec, source: CountedSource, target: str) -> DrafterSpec:
     """`spec` with the evidence that the target's weights give, and its roles overridden by it.
 
-    `source` is the drafter's, `target` the reference the user named. Where there is no evidence `evidence_none` says
-    why: that a target's weights are no weights, or not for this user, is no failure of the counts, which rest on rules
-    then. Raises NetworkError: what another try may prove is not left unproved.
+    `source` is the drafter's, by which all of it was read, `target` the reference the user named. Where there is no
+    evidence `evidence_none` says why: that a target's weights are no weights, or not for this user, is no failure of
+    the counts, which rest on rules then. Raises NetworkError: what another try may prove is not left unproved.
     """
     if spec.table is None:
         return replace(spec, evidence_none="no weights of the drafter were read")
@@ -95,7 +94,7 @@ def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec
         raise
     except AuditError as error:
         return replace(spec, evidence_none=str(error))
-    ours = CountedSource(source, MOST_BYTES)
+    ours = source.up_to(MOST_BYTES)
     evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
     none = None if evidence else f"{escape(target)} stores no embedding and no head under a known name"
     return replace(spec, evidence=evidence, evidence_none=none, tensors=weigh(spec.tensors, evidence))
@@ -151,7 +150,7 @@ def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *,
     budget = (ours.source.limit - ours.source.spent) // shares  # after the map was read
     runs = choose_runs(targets, row_bytes=ours.row_bytes, target_row_bytes=theirs.row_bytes, budget=budget)
     if not runs:
-        raise _NotComparableError(f"a row of {ours.width} elements is too wide to sample")
+        raise _NotComparableError(f"no row of {ours.width} elements fits into the {budget} bytes left to read")
     a, b = _read_theirs(theirs, runs, targets), b"".join(_read(ours, [(run.start, run.stop) for run in runs]))
     closeness = compare_rows(a, theirs.tensor.dtype, b, ours.tensor.dtype, width=ours.width)
     if closeness.zero_rows == closeness.rows:

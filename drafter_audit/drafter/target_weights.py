@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,10 +39,13 @@ _PEEK, _LONG_PEEK = 131_072, 1_048_576
 
 @dataclass(frozen=True)
 class CountedSource:
-    """A source whose reads are counted and stop at `limit` bytes. A file read whole is read once."""
+    """A source whose reads are counted and stop at `limit` bytes, if there is one. A file read whole is read once.
+
+    What is asked for is counted, whether it then comes from a cache or not: so every run reads the same rows.
+    """
 
     inner: Source
-    limit: int
+    limit: int = sys.maxsize
     _spent: list[int] = field(default_factory=list)
     _whole: dict[str, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,11 +94,15 @@ class CountedSource:
         """`other`, its reads on the same account."""
         return replace(self, inner=other, _whole={})
 
+    def up_to(self, limit: int) -> CountedSource:
+        """The same, on the same account, stopped at `limit` bytes in all."""
+        return replace(self, limit=limit)
+
     def take(self, count: int) -> None:
         """Books `count` bytes. Raises CheckpointError where they would pass the limit."""
         with self._lock:
             if self.spent + count > self.limit:
-                what = f"evidence would take over {self.limit} bytes"
+                what = f"with all that was read of the drafter, evidence would take over {self.limit} bytes"
                 raise CheckpointError(what, self.name, "name the one weight file that holds the tensor")
             self._spent.append(max(0, count))
 
