@@ -125,6 +125,30 @@ def test_a_few_changed_rows_are_named(tmp_path: Path, target: str) -> None:
     assert role_of(spec, EMBED)[0] == "unknown"
 
 
+def moved(name: str) -> Array:
+    """The target's table, each row trained on by 2% of its norm or so; a row of zeros stays."""
+    rows = peer_rows("tiny_llama")[name]
+    return rows * (1 + random(len(rows)) * np.float32(0.02 / 0.15))
+
+
+def test_an_embedding_that_moved_a_little_differs_everywhere(tmp_path: Path, target: str) -> None:
+    spec = pair(tmp_path, target, embed_tokens__weight=moved("model.embed_tokens.weight"))
+    told, finding = spec.evidence[0].to_dict(), codes(spec)["EMB-NEAR"]
+    assert (told["class"], told["spread"]) == ("nearly_equal", "all_rows")
+    assert told["differing_rows"] > 60
+    assert "but for" not in finding.what
+    assert "each row to within 5% of its norm" in finding.what
+    assert "tensor parallelism" not in finding.consequence
+
+
+def test_a_head_trained_from_the_targets_is_no_finding(tmp_path: Path, target: str) -> None:
+    ids = np.arange(23) + peer_rows("specforge_eagle3")["d2t"]
+    spec = pair(tmp_path, target, lm_head__weight=moved("lm_head.weight")[ids])
+    assert spec.evidence[1].kind == "nearly_equal"
+    assert role_of(spec, HEAD)[0] == "trainable"
+    assert codes(spec) == {}
+
+
 def test_a_random_embedding_is_an_error_and_not_frozen(tmp_path: Path, target: str) -> None:
     spec = pair(tmp_path, target, embed_tokens__weight=random(64))
     finding = codes(spec)["EMB-UNRELATED"]
@@ -527,8 +551,8 @@ def test_evidence_stands_in_json(tmp_path: Path, target: str) -> None:
     assert counted["evidence"] == told[0]["evidence"]
     assert counted["evidence"][0] | {"max_abs": None, "cosine": None} == {
         "tensor": EMBED, "target_tensor": "model.embed_tokens.weight", "class": "bitwise_equal", "reason": None,
-        "norm_ratio": 1.0, "max_abs": None, "cosine": None, "scale": None, "rounded_to": None, "rows_sampled": 64,
-        "zero_rows": 1, "non_finite": 0, "differing_rows": 0, "differing_ranges": [],
+        "norm_ratio": 1.0, "max_abs": None, "cosine": None, "scale": None, "rounded_to": None, "spread": None,
+        "rows_sampled": 64, "zero_rows": 1, "non_finite": 0, "differing_rows": 0, "differing_ranges": [],
         "bytes_read": counted["evidence"][0]["bytes_read"], "rule_role": "frozen",
         "rule_reason": "specforge freezes the embedding, a copy of the target's",
     }  # fmt: skip

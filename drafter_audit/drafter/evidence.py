@@ -55,6 +55,11 @@ class Evidence:
         return self.kind in _COPIES
 
     @property
+    def differs_slightly(self) -> bool:
+        """Whether it is nearly equal by many small differences, as training makes them, and not but for a few rows."""
+        return self.closeness is not None and self.closeness.spread == "all_rows"
+
+    @property
     def is_broken(self) -> bool:
         """Whether a NaN or an infinity stands in the way of any class."""
         return self.closeness is not None and self.closeness.non_finite > 0
@@ -70,6 +75,8 @@ class Evidence:
         theirs = f"the target's {self.target_tensor}"
         if found.kind == "unrelated":
             return f"unrelated to {theirs}"
+        if self.differs_slightly:
+            return f"nearly equal to {theirs}, each row to within 5% of its norm,"
         if found.kind == "nearly_equal":
             return f"nearly equal to {theirs}, but for {len(found.differing)} rows,"
         detail = {"equal_after_cast": found.rounded_to, "scaled": found.scale and f"{found.scale:.6g}"}.get(found.kind)
@@ -87,6 +94,7 @@ class Evidence:
             "cosine": found.cosine if found else None,
             "scale": found.scale if found else None,
             "rounded_to": found.rounded_to if found else None,
+            "spread": found.spread if found else None,
             "rows_sampled": self.rows_sampled,
             "zero_rows": found.zero_rows if found else 0,
             "non_finite": found.non_finite if found else 0,
