@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def classes(spec: DrafterSpec) -> dict[str, str]:
 
 
 def codes(spec: DrafterSpec) -> dict[str, Finding]:
-    told = ("EMB", "HEAD", "EVIDENCE", "ROWS")
+    told = ("EMB", "HEAD", "EVIDENCE", "ROWS", "VOCAB")
     return {finding.code: finding for finding in find(spec) if finding.code.startswith(told)}
 
 
@@ -225,6 +226,35 @@ def test_a_map_that_leaves_the_target(tmp_path: Path, target: str, d2t: int, sai
     spec = pair(tmp_path, target, d2t=np.full(23, d2t + 10, np.int64) if d2t < 0 else np.full(23, 64, np.int64))
     assert said in reason(spec)
     assert classes(spec) == {EMBED: "bitwise_equal", HEAD: "not_comparable"}
+    found = codes(spec)
+    assert set(found) == {"VOCAB-MISMATCH"}
+    assert (found["VOCAB-MISMATCH"].severity, found["VOCAB-MISMATCH"].key) == ("error", HEAD)
+
+
+def test_a_target_of_another_vocabulary_says_nothing_of_the_export(tmp_path: Path) -> None:
+    """Embedding and head differ because the target is the wrong one; the named target alone brings the finding."""
+    rows = {name: random(60, seed=9) for name in ("model.embed_tokens.weight", "lm_head.weight")}
+    target = write_arrays(tmp_path / "target", read_peer("tiny_llama")[0] | {"vocab_size": 60}, {}, rows)
+    spec = pair(tmp_path, target, d2t=np.zeros(23, np.int64))
+    counted = {finding.code: finding for finding in find_in_contents(spec)}
+    assert counted["VOCAB-MISMATCH"].evidence == {"drafter": 64, "target": 60}
+    assert "EMB-UNRELATED" not in counted
+    assert classes(spec) == {EMBED: "not_comparable", HEAD: "not_comparable"}
+    assert "may be those of other tokens: vocab_size is 64, the target's 60" in reason(spec)
+    assert role_of(spec, EMBED)[0] == "frozen"
+    assert [finding.code for finding in find(spec)].count("VOCAB-MISMATCH") == 1
+    unnamed = replace(spec, target=replace(spec.target, said_by="config.json"))
+    assert "VOCAB-MISMATCH" not in {finding.code for finding in find_in_contents(unnamed)}
+
+
+def test_padding_alone_hides_no_trained_head(tmp_path: Path, target: str) -> None:
+    """The embedding agrees, so the tokens are the same."""
+    config = json.loads(Path(target, "config.json").read_text())
+    rows = {
+        name: np.concatenate([table, np.zeros((6, 64), np.float32)]) for name, table in peer_rows("tiny_llama").items()
+    }
+    padded = write_arrays(tmp_path / "padded", {**config, "vocab_size": 70}, {}, rows)
+    assert classes(pair(tmp_path, padded)) == {EMBED: "bitwise_equal", HEAD: "unrelated"}
 
 
 def test_a_reduced_head_without_a_map(tmp_path: Path, target: str) -> None:

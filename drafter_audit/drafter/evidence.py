@@ -29,6 +29,7 @@ class Evidence:
     `closeness` is None where the two could not be compared, and `reason` says why. `rows_sampled` is how many rows were
     compared, `bytes_read` what that took of both sides, map and headers included. `differing` are ranges, first and
     last, of the drafter's rows that differ, of those sampled. `rule` is the role that the trainer's rule gave.
+    `map_leads_outside` says that the vocabulary map names rows that the target does not have.
     """
 
     tensor: str
@@ -39,6 +40,7 @@ class Evidence:
     rule: TensorRole
     differing: tuple[tuple[int, int], ...] = ()
     reason: str | None = None
+    map_leads_outside: bool = False
 
     @property
     def kind(self) -> str:

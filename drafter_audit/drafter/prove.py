@@ -44,6 +44,10 @@ class _NotComparableError(Exception):
     """Why two tensors cannot be set against each other."""
 
 
+class _OutsideError(_NotComparableError):
+    """The vocabulary map leads outside the target's table."""
+
+
 @dataclass(frozen=True)
 class _Side:
     """One table: its entry, the source it lies in, and the size of a row."""
@@ -108,6 +112,7 @@ def _gather(
     spec: DrafterSpec, ours: CountedSource, weights: TargetWeights, stored: Sequence[str]
 ) -> Iterator[Evidence]:
     """One entry for each of the drafter's two tables that the target has too, or may have. Raises NetworkError."""
+    same_tokens = False  # an embedding that agrees proves it for the head
     for place, name in enumerate(stored):
         tensor, before = _stored(spec, name), ours.spent
         rule = next(role for role in spec.tensors if tensor and role.name == tensor.name)
@@ -119,10 +124,15 @@ def _gather(
             sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
             _check(spec, *sides, theirs.packed)
             evidence = _compare(spec, *sides, rule, shares=len(stored) - place)
+            if evidence.kind != "unrelated":
+                same_tokens = True
+            elif not same_tokens and not evidence.is_broken:
+                _check_vocabulary(spec, sides[1])
         except NetworkError:
             raise
         except (_NotComparableError, AuditError) as why:
-            evidence = Evidence(rule.name, theirs.tensor.name if theirs else None, None, 0, 0, rule, reason=str(why))
+            found, outside = theirs.tensor.name if theirs else None, isinstance(why, _OutsideError)
+            evidence = Evidence(rule.name, found, None, 0, 0, rule, reason=str(why), map_leads_outside=outside)
         yield replace(evidence, bytes_read=ours.spent - before)
 
 
@@ -157,6 +167,17 @@ def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *,
         raise _NotComparableError("all sampled rows are zero on both sides")
     differing = row_numbers(runs, closeness.differing)
     return Evidence(ours.tensor.name, theirs.tensor.name, closeness, closeness.rows, 0, rule, differing)
+
+
+def _check_vocabulary(spec: DrafterSpec, theirs: _Side) -> None:
+    """Raises _NotComparableError where rows may differ because they are those of other tokens.
+
+    Sizes differ by padding too, and then rows agree: so this is asked where they do not.
+    """
+    vocabulary, of_target = spec.architecture.vocab_size, spec.target.vocab_size or theirs.rows
+    if vocabulary not in (None, of_target, theirs.rows):
+        sizes = f"vocab_size is {vocabulary}, the target's {of_target}"
+        raise _NotComparableError(f"the rows differ, but may be those of other tokens: {sizes}")
 
 
 def _check(spec: DrafterSpec, ours: _Side, theirs: _Side, packed: str | None) -> None:
@@ -199,7 +220,7 @@ def _target_rows(spec: DrafterSpec, ours: _Side, theirs: _Side) -> Ids:
     outside = np.flatnonzero((targets < 0) | (targets >= theirs.rows))
     if outside.size:
         first = int(outside[0])
-        raise _NotComparableError(
+        raise _OutsideError(
             f"{outside.size} entries of d2t lead outside the target's {theirs.rows} rows, such as row {first} to "
             f"{int(targets[first])}"
         )

@@ -27,6 +27,8 @@ def evidence(spec: DrafterSpec) -> Findings:
 
 
 def _judge(one: Evidence) -> Finding | None:
+    if one.map_leads_outside:
+        return _finding(one, "VOCAB-MISMATCH", "error", "its map is damaged, or made for another target's vocabulary")
     if one.closeness is None:
         return _finding(one, "EVIDENCE-NONE", "warning", "its role is by the trainer's rule alone")
     if one.is_broken:
