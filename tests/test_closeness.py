@@ -96,6 +96,7 @@ def test_what_a_format_holds_it_rounds_to_itself(dtype: str, count: int) -> None
 def test_the_same_bytes() -> None:
     found = both_f32(table(), table())
     assert (found.kind, found.rows, found.differing, found.max_abs) == ("bitwise_equal", 64, (), 0.0)
+    assert found.spread is None
     assert (found.norm_ratio, found.cosine) == (1.0, pytest.approx(1.0))
 
 
@@ -165,7 +166,7 @@ def test_a_few_rows_differ() -> None:
     changed = table()
     changed[[5, 6]] = table(2, seed=1)
     found = both_f32(table(), changed)
-    assert (found.kind, found.differing) == ("nearly_equal", (5, 6))
+    assert (found.kind, found.differing, found.spread) == ("nearly_equal", (5, 6), "few_rows")
     assert found.cosine is not None
     assert found.cosine < 0.99
 
@@ -195,7 +196,7 @@ def test_zero_rows_are_not_counted_among_the_equal_ones() -> None:
 
 def test_all_rows_trained_a_little() -> None:
     found = both_f32(table(), table() + table(seed=1) * np.float32(0.02))
-    assert (found.kind, len(found.differing)) == ("nearly_equal", 64)
+    assert (found.kind, len(found.differing), found.spread) == ("nearly_equal", 64, "all_rows")
 
 
 def test_another_table_is_unrelated() -> None:

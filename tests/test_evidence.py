@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from drafter_audit.checkpoint.load import read_header
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.row_sample import MOST_ROWS, Run, choose_runs, row_numbers
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target import named_target
 from drafter_audit.drafter.target_weights import CountedSource, TargetWeights
-from drafter_audit.errors import CheckpointError
+from drafter_audit.errors import CheckpointError, NetworkError
 from drafter_audit.sources.open import open_source
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 from tests.hub import Hub
@@ -42,7 +45,7 @@ def classes(spec: DrafterSpec) -> dict[str, str]:
 
 
 def codes(spec: DrafterSpec) -> dict[str, Finding]:
-    told = ("EMB", "HEAD", "EVIDENCE", "ROWS")
+    told = ("EMB", "HEAD", "EVIDENCE", "ROWS", "VOCAB")
     return {finding.code: finding for finding in find(spec) if finding.code.startswith(told)}
 
 
@@ -123,6 +126,30 @@ def test_a_few_changed_rows_are_named(tmp_path: Path, target: str) -> None:
     assert role_of(spec, EMBED)[0] == "unknown"
 
 
+def moved(name: str) -> Array:
+    """The target's table, each row trained on by 2% of its norm or so; a row of zeros stays."""
+    rows = peer_rows("tiny_llama")[name]
+    return rows * (1 + random(len(rows)) * np.float32(0.02 / 0.15))
+
+
+def test_an_embedding_that_moved_a_little_differs_everywhere(tmp_path: Path, target: str) -> None:
+    spec = pair(tmp_path, target, embed_tokens__weight=moved("model.embed_tokens.weight"))
+    told, finding = spec.evidence[0].to_dict(), codes(spec)["EMB-NEAR"]
+    assert (told["class"], told["spread"]) == ("nearly_equal", "all_rows")
+    assert told["differing_rows"] > 60
+    assert "but for" not in finding.what
+    assert "each row to within 5% of its norm" in finding.what
+    assert "tensor parallelism" not in finding.consequence
+
+
+def test_a_head_trained_from_the_targets_is_no_finding(tmp_path: Path, target: str) -> None:
+    ids = np.arange(23) + peer_rows("specforge_eagle3")["d2t"]
+    spec = pair(tmp_path, target, lm_head__weight=moved("lm_head.weight")[ids])
+    assert spec.evidence[1].kind == "nearly_equal"
+    assert role_of(spec, HEAD)[0] == "trainable"
+    assert codes(spec) == {}
+
+
 def test_a_random_embedding_is_an_error_and_not_frozen(tmp_path: Path, target: str) -> None:
     spec = pair(tmp_path, target, embed_tokens__weight=random(64))
     finding = codes(spec)["EMB-UNRELATED"]
@@ -199,6 +226,35 @@ def test_a_map_that_leaves_the_target(tmp_path: Path, target: str, d2t: int, sai
     spec = pair(tmp_path, target, d2t=np.full(23, d2t + 10, np.int64) if d2t < 0 else np.full(23, 64, np.int64))
     assert said in reason(spec)
     assert classes(spec) == {EMBED: "bitwise_equal", HEAD: "not_comparable"}
+    found = codes(spec)
+    assert set(found) == {"VOCAB-MISMATCH"}
+    assert (found["VOCAB-MISMATCH"].severity, found["VOCAB-MISMATCH"].key) == ("error", HEAD)
+
+
+def test_a_target_of_another_vocabulary_says_nothing_of_the_export(tmp_path: Path) -> None:
+    """Embedding and head differ because the target is the wrong one; the named target alone brings the finding."""
+    rows = {name: random(60, seed=9) for name in ("model.embed_tokens.weight", "lm_head.weight")}
+    target = write_arrays(tmp_path / "target", read_peer("tiny_llama")[0] | {"vocab_size": 60}, {}, rows)
+    spec = pair(tmp_path, target, d2t=np.zeros(23, np.int64))
+    counted = {finding.code: finding for finding in find_in_contents(spec)}
+    assert counted["VOCAB-MISMATCH"].evidence == {"drafter": 64, "target": 60}
+    assert "EMB-UNRELATED" not in counted
+    assert classes(spec) == {EMBED: "not_comparable", HEAD: "not_comparable"}
+    assert "may be those of other tokens: vocab_size is 64, the target's 60" in reason(spec)
+    assert role_of(spec, EMBED)[0] == "frozen"
+    assert [finding.code for finding in find(spec)].count("VOCAB-MISMATCH") == 1
+    unnamed = replace(spec, target=replace(spec.target, said_by="config.json"))
+    assert "VOCAB-MISMATCH" not in {finding.code for finding in find_in_contents(unnamed)}
+
+
+def test_padding_alone_hides_no_trained_head(tmp_path: Path, target: str) -> None:
+    """The embedding agrees, so the tokens are the same."""
+    config = json.loads(Path(target, "config.json").read_text())
+    rows = {
+        name: np.concatenate([table, np.zeros((6, 64), np.float32)]) for name, table in peer_rows("tiny_llama").items()
+    }
+    padded = write_arrays(tmp_path / "padded", {**config, "vocab_size": 70}, {}, rows)
+    assert classes(pair(tmp_path, padded)) == {EMBED: "bitwise_equal", HEAD: "unrelated"}
 
 
 def test_a_reduced_head_without_a_map(tmp_path: Path, target: str) -> None:
@@ -233,6 +289,21 @@ def test_eight_bit_weights_with_scales_are_not_taken_for_values(tmp_path: Path) 
     assert reason(spec) == "the target's lm_head.weight is quantised, with lm_head.weight_scale_inv"
 
 
+@pytest.mark.parametrize("scale", ["scale", "weight_scale", "weight_global_scale"])
+def test_codes_of_a_quantised_embedding_are_not_taken_for_values(tmp_path: Path, target: str, scale: str) -> None:
+    """DeepSeek-V4 stores `scale`, compressed-tensors `weight_global_scale`."""
+    config, tensors, _ = read_peer("specforge_eagle3")
+    rest = {name: shape for name, shape in tensors.items() if name not in (EMBED, "t2d")}
+    coded: Tensors = {EMBED: ("F8_E4M3", (64, 64)), f"embed_tokens.{scale}": ("F32", (64, 1))}
+    stored = np.frombuffer(np.random.default_rng(0).bytes(64 * 64), np.uint8)
+    rows = {EMBED: {0: (stored & 0x7D).tobytes()}}
+    write_rows(tmp_path / "d", {**rest, **coded}, rows)
+    (tmp_path / "d" / "config.json").write_text(json.dumps({**config, "vocab_size": 64}))
+    spec = open_drafter(str(tmp_path / "d"), target=target)
+    assert spec.evidence[0].reason == f"the drafter's {EMBED} is quantised, with embed_tokens.{scale}"
+    assert "EMB-UNRELATED" not in codes(spec)
+
+
 def test_a_target_without_weights(tmp_path: Path) -> None:
     folder = tmp_path / "target"
     folder.mkdir()
@@ -251,6 +322,35 @@ def test_a_target_that_cannot_be_read_leaves_the_rules(hub: Hub, tmp_path: Path)
     spec = pair(tmp_path, "moonshotai/Kimi-K2-Instruct")
     assert spec.target.num_layers == 61
     assert "moonshotai/Kimi-K2-Instruct" in codes(spec)["EVIDENCE-NONE"].what
+
+
+def sharded_target(folder: Path) -> dict[str, bytes | Path]:
+    """The target's embedding and head, each in a shard of its own: a repository's files."""
+    names = {"model.embed_tokens.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
+    for name, file in names.items():
+        write_rows(folder, {name: ("F32", (64, 64))}, {name: {0: peer_rows("tiny_llama")[name].tobytes()}}, file=file)
+    index, config = {"weight_map": names}, read_peer("tiny_llama")[0] | {"vocab_size": 64}
+    documents = {"model.safetensors.index.json": index, "config.json": config}
+    shards = {file: folder / file for file in names.values()}
+    return {**shards, **{name: json.dumps(content).encode() for name, content in documents.items()}}
+
+
+@pytest.mark.parametrize("path", ["/resolve/", "b.safetensors"], ids=["all of it", "the head alone"])
+def test_a_dead_hub_is_no_answer(hub: Hub, tmp_path: Path, path: str) -> None:
+    hub.add_repo("org/target", sharded_target(tmp_path / "target"))
+    named_target("org/target")  # its config is in the cache
+    hub.fail(503, times=99, retry_after=0, path=path)
+    with pytest.raises(NetworkError, match="503"):
+        pair(tmp_path, "org/target")
+
+
+def test_a_head_that_is_a_web_page_leaves_the_embeddings_evidence(hub: Hub, tmp_path: Path) -> None:
+    files = {**sharded_target(tmp_path / "target"), "b.safetensors": b"<!DOCTYPE html><title>Sign in</title>"}
+    hub.add_repo("org/target", files)
+    spec = pair(tmp_path, "org/target")
+    assert classes(spec) == {EMBED: "bitwise_equal", HEAD: "not_comparable"}
+    found = codes(spec)["EVIDENCE-NONE"]
+    assert (found.severity, found.key, "b.safetensors" in found.what) == ("warning", HEAD, True)
 
 
 # --- where the target's tables lie
@@ -370,14 +470,14 @@ class Kimi:
     So the test need not know which rows a reader looks at, and no table of gigabytes is written.
     """
 
-    def __init__(self, hub: Hub, folder: Path, *, filler: int, embedding_seed: int = 0) -> None:
+    def __init__(self, hub: Hub, folder: Path, *, filler: int, embedding_seed: int = 0, card: bytes = b"") -> None:
         self.hub, self.folder = hub, folder
         self.targets = np.sort(np.random.default_rng(1).choice(VOCAB, DRAFT, replace=False)).astype(np.int64)
         self.seeds = {"drafter": embedding_seed, "target": 0}
         d2t = {"d2t": {0: (self.targets - np.arange(DRAFT)).tobytes()}}
         weights = write_rows(folder / "drafter", {**kimi_tensors(), **EMBEDDING}, d2t)
         files = {"config.json": json.dumps(KIMI_CONFIG).encode(), "model.safetensors": weights}
-        hub.add_repo("org/drafter", files=files)
+        hub.add_repo("org/drafter", files={**files, "README.md": card})
         hub.add_repo("org/target", files=self._target_files(filler))
 
     def _target_files(self, filler: int) -> dict[str, bytes | Path]:
@@ -446,6 +546,19 @@ def test_a_pair_of_real_size_costs_less_than_8_mb(hub: Hub, tmp_path: Path, fill
     assert "HEAD-EQUAL" in codes(spec)
 
 
+def test_the_drafters_own_files_count_towards_the_8_mb(hub: Hub, tmp_path: Path) -> None:
+    """A card of 900 kB, nothing in the cache, and each of two drafters has 8 MB of its own."""
+    kimi = Kimi(hub, tmp_path, filler=4, card=b"# A drafter\n" + b"word " * 180_000)
+    sampled = [one.rows_sampled for one in kimi.open().evidence]
+    for repeat in range(2):
+        for cache in ("hub", "assets") if repeat == 0 else ():
+            shutil.rmtree(hub.home / cache, ignore_errors=True)
+        hub.requests.clear()
+        spec = open_drafter("org/drafter", target="org/target")
+        assert 3_000_000 < hub.sent <= 8_000_000
+        assert [one.rows_sampled for one in spec.evidence] == sampled
+
+
 def test_a_random_embedding_of_real_size(hub: Hub, tmp_path: Path) -> None:
     """lightseekorg/TorchSpec#38: [163840, 7168], initialised and never loaded."""
     spec = Kimi(hub, tmp_path, filler=1, embedding_seed=99).open()
@@ -468,8 +581,8 @@ def test_evidence_stands_in_json(tmp_path: Path, target: str) -> None:
     assert counted["evidence"] == told[0]["evidence"]
     assert counted["evidence"][0] | {"max_abs": None, "cosine": None} == {
         "tensor": EMBED, "target_tensor": "model.embed_tokens.weight", "class": "bitwise_equal", "reason": None,
-        "norm_ratio": 1.0, "max_abs": None, "cosine": None, "scale": None, "rounded_to": None, "rows_sampled": 64,
-        "zero_rows": 1, "non_finite": 0, "differing_rows": 0, "differing_ranges": [],
+        "norm_ratio": 1.0, "max_abs": None, "cosine": None, "scale": None, "rounded_to": None, "spread": None,
+        "rows_sampled": 64, "zero_rows": 1, "non_finite": 0, "differing_rows": 0, "differing_ranges": [],
         "bytes_read": counted["evidence"][0]["bytes_read"], "rule_role": "frozen",
         "rule_reason": "specforge freezes the embedding, a copy of the target's",
     }  # fmt: skip

@@ -52,7 +52,8 @@ def target_option(command: Command) -> Command:
         "--target",
         metavar="REF",
         shell_complete=complete_reference,
-        help="The target model, over what files say; rows of its weights prove what is frozen (at most 8 MB read).",
+        help="The target model, over what files say; rows of its weights prove what is frozen (at most 8 MB read for "
+        "each drafter).",
     )(command)
 
 

@@ -29,6 +29,7 @@ class Evidence:
     `closeness` is None where the two could not be compared, and `reason` says why. `rows_sampled` is how many rows were
     compared, `bytes_read` what that took of both sides, map and headers included. `differing` are ranges, first and
     last, of the drafter's rows that differ, of those sampled. `rule` is the role that the trainer's rule gave.
+    `map_leads_outside` says that the vocabulary map names rows that the target does not have.
     """
 
     tensor: str
@@ -39,6 +40,7 @@ class Evidence:
     rule: TensorRole
     differing: tuple[tuple[int, int], ...] = ()
     reason: str | None = None
+    map_leads_outside: bool = False
 
     @property
     def kind(self) -> str:
@@ -53,6 +55,11 @@ class Evidence:
     def is_copy(self) -> bool:
         """Whether the sampled rows are the target's, cast or scaled or not."""
         return self.kind in _COPIES
+
+    @property
+    def differs_slightly(self) -> bool:
+        """Whether it is nearly equal by many small differences, as training makes them, and not but for a few rows."""
+        return self.closeness is not None and self.closeness.spread == "all_rows"
 
     @property
     def is_broken(self) -> bool:
@@ -70,6 +77,8 @@ class Evidence:
         theirs = f"the target's {self.target_tensor}"
         if found.kind == "unrelated":
             return f"unrelated to {theirs}"
+        if self.differs_slightly:
+            return f"nearly equal to {theirs}, each row to within 5% of its norm,"
         if found.kind == "nearly_equal":
             return f"nearly equal to {theirs}, but for {len(found.differing)} rows,"
         detail = {"equal_after_cast": found.rounded_to, "scaled": found.scale and f"{found.scale:.6g}"}.get(found.kind)
@@ -87,6 +96,7 @@ class Evidence:
             "cosine": found.cosine if found else None,
             "scale": found.scale if found else None,
             "rounded_to": found.rounded_to if found else None,
+            "spread": found.spread if found else None,
             "rows_sampled": self.rows_sampled,
             "zero_rows": found.zero_rows if found else 0,
             "non_finite": found.non_finite if found else 0,

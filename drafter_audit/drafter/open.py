@@ -29,9 +29,21 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     """Everything that files and published facts tell of `ref`; no weight is read unless `target` is given.
 
     `target` names the target model where no file does, and overrides what they say. Rows of its embedding and head are
-    then compared with the drafter's, at most 8 MB in all, and overrule what is said of them by rule. Raises AuditError.
+    then compared with the drafter's, and overrule what is said of them by rule: at most 8 MB, with all that is read of
+    the drafter's other files. Raises AuditError.
     """
     source = open_source(ref)
+    if target is None:
+        return _read(source, None)
+    from drafter_audit.drafter.prove import with_evidence  # reads weights: only where it is asked for
+    from drafter_audit.drafter.target_weights import CountedSource
+
+    counted = CountedSource(source)
+    return with_evidence(replace(_read(counted, target), origin=source), counted, target)
+
+
+def _read(source: Source, target: str | None) -> DrafterSpec:
+    """What all files but the weights' rows tell. Raises AuditError."""
     raw, where = _config(source), f"{source.name}: config.json"
     table = load_table(source)
     if table and table.gguf and not raw:
@@ -39,12 +51,7 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
     config = ConfigView(raw, where)
     background = gather(source, config)
     clues = Clues(config, table, table.metadata if table else {}, _quant_file(source, config))
-    spec = _describe(source, clues, background, _target(source, background, target))
-    if target is None:
-        return spec
-    from drafter_audit.drafter.prove import with_evidence  # reads weights: only where it is asked for
-
-    return with_evidence(spec, source, target)
+    return _describe(source, clues, background, _target(source, background, target))
 
 
 def _config(source: Source) -> Mapping[str, Any]:

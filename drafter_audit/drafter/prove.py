@@ -1,6 +1,6 @@
 """Sampled rows of a drafter's embedding and head against the target's: proof of what is frozen.
 
-Reads weights, so it is done only where the user names the target. At most MOST_BYTES of both sides, never a table.
+Reads weights, so it is done only where the user names the target. At most MOST_BYTES for each drafter, never a table.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from drafter_audit.drafter.target_weights import (
     spellings,
     why_unreadable,
 )
-from drafter_audit.errors import AuditError, CheckpointError, escape
-from drafter_audit.sources.base import Source
+from drafter_audit.errors import AuditError, CheckpointError, NetworkError, escape
 from drafter_audit.sources.open import open_source
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.row_sample import Ids, Run
 
 MOST_BYTES = 7_500_000
-"""Of both sides: rows, vocabulary map, and the target's config, index and headers. Leaves room below 8 MB for the
-drafter's own header and config, which are read in any case."""
+"""Read for one drafter: its config, card, index and headers, the target's, the vocabulary map, and rows of both. Leaves
+room below 8 MB for the lists of files that the Hub sends."""
 
 _EMBEDDING, _HEAD, _MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
 _PARALLEL_READS = 8
@@ -43,6 +42,10 @@ _PARALLEL_READS = 8
 
 class _NotComparableError(Exception):
     """Why two tensors cannot be set against each other."""
+
+
+class _OutsideError(_NotComparableError):
+    """The vocabulary map leads outside the target's table."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,12 @@ class _Side:
         return self.tensor.file, start, start + (last - first) * self.row_bytes
 
 
-def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec:
+def with_evidence(spec: DrafterSpec, source: CountedSource, target: str) -> DrafterSpec:
     """`spec` with the evidence that the target's weights give, and its roles overridden by it.
 
-    `source` is the drafter's, `target` the reference the user named. Where there is no evidence `evidence_none` says
-    why: that a target cannot be read is no failure of the counts, which rest on rules then.
+    `source` is the drafter's, by which all of it was read, `target` the reference the user named. Where there is no
+    evidence `evidence_none` says why: that a target's weights are no weights, or not for this user, is no failure of
+    the counts, which rest on rules then. Raises NetworkError: what another try may prove is not left unproved.
     """
     if spec.table is None:
         return replace(spec, evidence_none="no weights of the drafter were read")
@@ -89,10 +93,13 @@ def with_evidence(spec: DrafterSpec, source: Source, target: str) -> DrafterSpec
             return replace(
                 spec, evidence_none=f"{target} is a bundled record, which has no weights: name the repository"
             )
-        ours = CountedSource(source, MOST_BYTES)
-        evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
+        theirs.files()
+    except NetworkError:
+        raise
     except AuditError as error:
         return replace(spec, evidence_none=str(error))
+    ours = source.up_to(MOST_BYTES)
+    evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
     none = None if evidence else f"{escape(target)} stores no embedding and no head under a known name"
     return replace(spec, evidence=evidence, evidence_none=none, tensors=weigh(spec.tensors, evidence))
 
@@ -104,7 +111,8 @@ def _stored(spec: DrafterSpec, name: str) -> TensorInfo | None:
 def _gather(
     spec: DrafterSpec, ours: CountedSource, weights: TargetWeights, stored: Sequence[str]
 ) -> Iterator[Evidence]:
-    """One entry for each of the drafter's two tables that the target has too, or may have."""
+    """One entry for each of the drafter's two tables that the target has too, or may have. Raises NetworkError."""
+    same_tokens = False  # an embedding that agrees proves it for the head
     for place, name in enumerate(stored):
         tensor, before = _stored(spec, name), ours.spent
         rule = next(role for role in spec.tensors if tensor and role.name == tensor.name)
@@ -116,8 +124,15 @@ def _gather(
             sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
             _check(spec, *sides, theirs.packed)
             evidence = _compare(spec, *sides, rule, shares=len(stored) - place)
-        except (_NotComparableError, CheckpointError) as why:
-            evidence = Evidence(rule.name, theirs.tensor.name if theirs else None, None, 0, 0, rule, reason=str(why))
+            if evidence.kind != "unrelated":
+                same_tokens = True
+            elif not same_tokens and not evidence.is_broken:
+                _check_vocabulary(spec, sides[1])
+        except NetworkError:
+            raise
+        except (_NotComparableError, AuditError) as why:
+            found, outside = theirs.tensor.name if theirs else None, isinstance(why, _OutsideError)
+            evidence = Evidence(rule.name, found, None, 0, 0, rule, reason=str(why), map_leads_outside=outside)
         yield replace(evidence, bytes_read=ours.spent - before)
 
 
@@ -145,7 +160,7 @@ def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *,
     budget = (ours.source.limit - ours.source.spent) // shares  # after the map was read
     runs = choose_runs(targets, row_bytes=ours.row_bytes, target_row_bytes=theirs.row_bytes, budget=budget)
     if not runs:
-        raise _NotComparableError(f"a row of {ours.width} elements is too wide to sample")
+        raise _NotComparableError(f"no row of {ours.width} elements fits into the {budget} bytes left to read")
     a, b = _read_theirs(theirs, runs, targets), b"".join(_read(ours, [(run.start, run.stop) for run in runs]))
     closeness = compare_rows(a, theirs.tensor.dtype, b, ours.tensor.dtype, width=ours.width)
     if closeness.zero_rows == closeness.rows:
@@ -154,12 +169,22 @@ def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *,
     return Evidence(ours.tensor.name, theirs.tensor.name, closeness, closeness.rows, 0, rule, differing)
 
 
+def _check_vocabulary(spec: DrafterSpec, theirs: _Side) -> None:
+    """Raises _NotComparableError where rows may differ because they are those of other tokens.
+
+    Sizes differ by padding too, and then rows agree: so this is asked where they do not.
+    """
+    vocabulary, of_target = spec.architecture.vocab_size, spec.target.vocab_size or theirs.rows
+    if vocabulary not in (None, of_target, theirs.rows):
+        sizes = f"vocab_size is {vocabulary}, the target's {of_target}"
+        raise _NotComparableError(f"the rows differ, but may be those of other tokens: {sizes}")
+
+
 def _check(spec: DrafterSpec, ours: _Side, theirs: _Side, packed: str | None) -> None:
     """Raises _NotComparableError unless both are plain tables of one width."""
     from drafter_audit.measure.closeness import FLOATS
 
-    names = {tensor.name: None for tensor in spec.table or ()}
-    sides = {"the drafter's": why_unreadable(ours.tensor, names), "the target's": packed}
+    sides = {"the drafter's": why_unreadable(ours.tensor, spec.table or ()), "the target's": packed}
     for (whose, why), side in zip(sides.items(), (ours, theirs), strict=True):
         if why is not None:
             raise _NotComparableError(f"{whose} {why}")
@@ -195,7 +220,7 @@ def _target_rows(spec: DrafterSpec, ours: _Side, theirs: _Side) -> Ids:
     outside = np.flatnonzero((targets < 0) | (targets >= theirs.rows))
     if outside.size:
         first = int(outside[0])
-        raise _NotComparableError(
+        raise _OutsideError(
             f"{outside.size} entries of d2t lead outside the target's {theirs.rows} rows, such as row {first} to "
             f"{int(targets[first])}"
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from drafter_audit.checkpoint.header import Header, HeaderEntry
+from drafter_audit.checkpoint.header import Header
 from drafter_audit.checkpoint.load import checkpoint_files, read_header
 from drafter_audit.checkpoint.shard_index import read_index
-from drafter_audit.checkpoint.table import TensorInfo
+from drafter_audit.checkpoint.table import TensorInfo, TensorTable
+from drafter_audit.drafter.packing import Packing
 from drafter_audit.errors import CheckpointError
 from drafter_audit.sources.base import Source, SourceKind
 from drafter_audit.sources.names import leaves_folder
@@ -27,9 +29,7 @@ EMBEDDINGS = (
 )
 HEADS = ("lm_head.weight", "language_model.lm_head.weight", "thinker.lm_head.weight", "output.weight")
 
-# What the weights of a quantised module are called, and what stands beside them.
-PACKED = ("weight_packed", "qweight")
-_SCALES = ("weight_scale", "weight_scale_inv", "weight_scale_2", "scales")
+PACKED = ("weight_packed", "qweight")  # what the weights of a quantised module are called
 
 _USUAL_INDEX = "model.safetensors.index.json"
 _READ_WHOLE_UP_TO = 1_000_000  # of an index; one of 139,000 tensors has 13 MB
@@ -39,10 +39,13 @@ _PEEK, _LONG_PEEK = 131_072, 1_048_576
 
 @dataclass(frozen=True)
 class CountedSource:
-    """A source whose reads are counted and stop at `limit` bytes. A file read whole is read once."""
+    """A source whose reads are counted and stop at `limit` bytes, if there is one. A file read whole is read once.
+
+    What is asked for is counted, whether it then comes from a cache or not: so every run reads the same rows.
+    """
 
     inner: Source
-    limit: int
+    limit: int = sys.maxsize
     _spent: list[int] = field(default_factory=list)
     _whole: dict[str, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,11 +94,15 @@ class CountedSource:
         """`other`, its reads on the same account."""
         return replace(self, inner=other, _whole={})
 
+    def up_to(self, limit: int) -> CountedSource:
+        """The same, on the same account, stopped at `limit` bytes in all."""
+        return replace(self, limit=limit)
+
     def take(self, count: int) -> None:
         """Books `count` bytes. Raises CheckpointError where they would pass the limit."""
         with self._lock:
             if self.spent + count > self.limit:
-                what = f"evidence would take over {self.limit} bytes"
+                what = f"with all that was read of the drafter, evidence would take over {self.limit} bytes"
                 raise CheckpointError(what, self.name, "name the one weight file that holds the tensor")
             self._spent.append(max(0, count))
 
@@ -119,12 +126,13 @@ class TargetWeights:
         """The first of `names` that is stored, plain or packed; None where none is. Raises AuditError."""
         spelled = [spelling for name in names for spelling in spellings(name)]
         for file in self._files_to_try(spelled):
-            stored = {entry.name: entry for entry in self._header(file).entries}
+            stored = {
+                name: TensorInfo(name, dtype, shape, file, start, nbytes, strides)
+                for name, dtype, shape, start, nbytes, strides in self._header(file).entries
+            }
             name = next((name for name in spelled if name in stored), None)
             if name is not None:
-                entry = stored[name]
-                place = (entry.start, entry.nbytes, entry.strides)
-                return Found(TensorInfo(name, entry.dtype, entry.shape, file, *place), why_unreadable(entry, stored))
+                return Found(stored[name], why_unreadable(stored[name], stored.values()))
         return None
 
     def _header(self, file: str) -> Header:
@@ -168,12 +176,13 @@ def spellings(name: str) -> tuple[str, ...]:
     return (name, *(module + packed for packed in PACKED))
 
 
-def why_unreadable(entry: TensorInfo | HeaderEntry, stored: Mapping[str, object]) -> str | None:
-    """Why the bytes of a tensor are not its rows: it is packed, a view, or scales stand beside it."""
-    module, _, last = entry.name.rpartition(".")
-    if last in PACKED:
-        return f"{entry.name} is packed"
-    if entry.strides is not None:
-        return f"{entry.name} is stored as a view with strides of its own"
-    scale = next((f"{module}.{scale}" for scale in _SCALES if f"{module}.{scale}" in stored), None)
-    return f"{entry.name} is quantised, with {scale}" if scale else None
+def why_unreadable(tensor: TensorInfo, stored: Iterable[TensorInfo]) -> str | None:
+    """Why the bytes of a tensor are not its rows: it is packed, a view, or scales are among those `stored` with it."""
+    module, _, last = tensor.name.rpartition(".")
+    if tensor.strides is not None:
+        return f"{tensor.name} is stored as a view with strides of its own"
+    packing = Packing(TensorTable(tuple(each for each in stored if each.name.startswith(f"{module}.")), ()))
+    if last in PACKED or tensor.name in packing.weights:
+        return f"{tensor.name} is packed"
+    scale = min(packing.companions, default=None)
+    return f"{tensor.name} is quantised, with {scale}" if scale else None

@@ -27,6 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 Kind = Literal["bitwise_equal", "equal_after_cast", "scaled", "nearly_equal", "unrelated"]
+Spread = Literal["few_rows", "all_rows"]
+"""What is nearly equal differs in a few rows, by whatever amount, or in many, each by a small part of its norm."""
+
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 
@@ -62,7 +65,7 @@ class Closeness:
     the rows that differ after the cast (of all rows for the last two classes, as a rule), `zero_rows` how many rows
     are zero on both sides and so prove nothing, `non_finite` how many values of both sides are NaN or infinite.
     `rounded_to` is the dtype of the cast that leaves the fewest differing rows, None where none was needed; `scale`
-    is the factor of class `scaled`.
+    is the factor of class `scaled`; `spread` tells the two kinds of `nearly_equal` apart.
     """
 
     kind: Kind
@@ -75,6 +78,7 @@ class Closeness:
     non_finite: int = 0
     rounded_to: str | None = None
     scale: float | None = None
+    spread: Spread | None = None
 
 
 def decode(data: bytes, dtype: str) -> npt.NDArray[np.float32]:
@@ -117,10 +121,12 @@ def compare_rows(a: bytes, a_dtype: str, b: bytes, b_dtype: str, *, width: int) 
     differing, rounded_to = _differing(x, y, a_dtype, b_dtype)
     figures = _figures(x, y)
     same_bytes = a_dtype == b_dtype and a == b
+    few = bool(differing.sum() < MOST_DIFFERING * (len(x) - figures["zero_rows"]))
     kind, scale = _classify(x, y, differing, figures, _narrower(a_dtype, b_dtype), same_bytes)
+    spread: Spread | None = ("few_rows" if few else "all_rows") if kind == "nearly_equal" else None
     return Closeness(
         kind, **figures, rows=len(x), differing=tuple(np.flatnonzero(differing).tolist()), rounded_to=rounded_to,
-        scale=scale,
+        scale=scale, spread=spread,
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ _WIRING: tuple[Rule, ...] = (
     settings.dtype,
     settings.rope,
     settings.target,
+    settings.vocabulary,
     settings.target_heads,
     loading.class_name,
     loading.prefix,
@@ -52,8 +53,12 @@ def find(spec: DrafterSpec) -> tuple[Finding, ...]:
 
 
 def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
-    """The findings that bear on what is stored and how it is counted, errors first."""
-    return _apply(_CONTENTS, spec)
+    """The findings that bear on what is stored and how it is counted, errors first.
+
+    Where the user named a target its vocabulary is among them: it bears on what the rows prove.
+    """
+    named = (settings.vocabulary,) if spec.target.said_by == "--target" else ()
+    return _apply((*_CONTENTS, *named), spec)
 
 
 def _apply(rules: tuple[Rule, ...], spec: DrafterSpec) -> tuple[Finding, ...]:

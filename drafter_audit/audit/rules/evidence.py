@@ -27,12 +27,16 @@ def evidence(spec: DrafterSpec) -> Findings:
 
 
 def _judge(one: Evidence) -> Finding | None:
+    if one.map_leads_outside:
+        return _finding(one, "VOCAB-MISMATCH", "error", "its map is damaged, or made for another target's vocabulary")
     if one.closeness is None:
         return _finding(one, "EVIDENCE-NONE", "warning", "its role is by the trainer's rule alone")
     if one.is_broken:
         return _finding(one, "ROWS-NONFINITE", "error", _broken(one))
     if one.is_copy:
         return _copy(one) if one.rule.role == "trainable" else None
+    if one.differs_slightly and one.rule.role == "trainable":
+        return None  # that is what training does
     if one.kind == "nearly_equal":
         return _finding(one, f"{_part(one)}-NEAR", "warning", _near(one))
     return None if one.is_head else _unrelated(one)
@@ -47,6 +51,8 @@ def _copy(one: Evidence) -> Finding:
 
 def _near(one: Evidence) -> str:
     """vllm-project/vllm#50280: ranks that hold no differing row shared the target's table, the others did not."""
+    if one.differs_slightly:
+        return "it was trained on a little, or exported with a loss: no engine that shares what is equal will share it"
     ranges = ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in one.differing[:8])
     more = f" and {len(one.differing) - 8} more ranges" if len(one.differing) > 8 else ""
     return (

@@ -144,7 +144,7 @@ def rope(spec: DrafterSpec) -> Findings:
 def target(spec: DrafterSpec) -> Findings:
     if not spec.is_drafter:
         return
-    target, arch = spec.target, spec.architecture
+    target = spec.target
     if target.ref is None:
         yield Finding(
             "TARGET-UNKNOWN",
@@ -162,14 +162,19 @@ def target(spec: DrafterSpec) -> Findings:
             key=None,
             evidence={"said_by": target.said_by},
         )
-    elif target.vocab_size and arch.vocab_size and target.vocab_size != arch.vocab_size:
+
+
+def vocabulary(spec: DrafterSpec) -> Findings:
+    """The drafter's vocabulary against its target's, by their configs."""
+    ours, theirs = spec.architecture.vocab_size, spec.target.vocab_size
+    if spec.is_drafter and ours and theirs and ours != theirs:
         yield Finding(
             "VOCAB-MISMATCH",
             "warning",
-            f"vocab_size is {arch.vocab_size}, the target's {target.vocab_size}",
+            f"vocab_size is {ours}, the target's {theirs}",
             "padding rows are harmless, another tokenizer is not",
             key="vocab_size",
-            evidence={"drafter": arch.vocab_size, "target": target.vocab_size},
+            evidence={"drafter": ours, "target": theirs},
         )
 
 
