@@ -154,7 +154,7 @@ def test_says_why_there_are_no_weights(tmp_path, names, error, said):
 
 def test_a_bare_pickle_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    expect(PickledError, tmp_path / "pytorch_model.bin", "but a pickle", "pytorch_model.bin")
+    expect(PickledError, tmp_path / "pytorch_model.bin", "a bare pickle", "pytorch_model.bin")
 
 
 @pytest.mark.parametrize(
