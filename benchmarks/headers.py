@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -139,7 +138,9 @@ def run(hub: Hub, code: str, ref: str, home: Path) -> Run:
     hub.home = home
     hub.requests.clear()
     command = [sys.executable, "-c", FRAME.format(code=code), ref]
-    done = subprocess.run(command, env={**os.environ, **hub.env}, capture_output=True, text=True, check=False)
+    # As in startup.py: an installed package has its bytecode, and a checkout must not be compiled in each run.
+    environment = {name: value for name, value in hub.env.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"error: a run ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}")
     tensors, seconds, process_seconds, peak, counted = json.loads(done.stdout)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 
@@ -142,6 +143,8 @@ def _usual_form(head: bytes, end: int) -> Header | None:
 def _usual_entries(found: list[tuple[str, str, str, str, str]], base: int) -> Iterator[HeaderEntry]:
     """Raises ValueError or LookupError for what is not clearly right, and where the order is not the file's."""
     specs: dict[str, tuple[str, tuple[int, ...], int]] = {}
+    # A named tuple's own constructor is a Python call, too dear for 100,000 tensors.
+    made: Callable[[tuple[Any, ...]], HeaderEntry] = partial(tuple.__new__, HeaderEntry)
     end = 0
     for name, spec, first, last, _ in found:
         if spec not in specs:
@@ -150,7 +153,7 @@ def _usual_entries(found: list[tuple[str, str, str, str, str]], base: int) -> It
         start, end = end, int(last)
         if int(first) != start or end - start != nbytes or end > _MAX_UINT:
             raise ValueError
-        yield HeaderEntry(name, dtype, shape, base + start, nbytes)
+        yield made((name, dtype, shape, base + start, nbytes, None))
 
 
 def _usual_spec(spec: str) -> tuple[str, tuple[int, ...], int]:

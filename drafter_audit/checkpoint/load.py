@@ -14,9 +14,11 @@ Which files count, the first that fits:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from drafter_audit.checkpoint.header import Header, header_end, parse_header
 from drafter_audit.checkpoint.shard_index import ShardIndex, find_faults, read_index
@@ -264,9 +266,11 @@ def _merge(
                 raise CheckpointError(f"tensor {name!r} is in {both}", source.name, "keep one of them")
             listed = index.weight_map.get(name)
             chosen[name] = listed if listed in files else files[0]
+    # A named tuple's own constructor is a Python call, too dear for 100,000 tensors.
+    made: Callable[[tuple[Any, ...]], TensorInfo] = partial(tuple.__new__, TensorInfo)
     return [
-        TensorInfo(name, dtype, shape, file, start, nbytes, strides)
+        made((name, dtype, shape, file, start, nbytes, strides))
         for file, header in headers.items()
         for name, dtype, shape, start, nbytes, strides in header.entries
-        if chosen.get(name, file) == file
+        if not chosen or chosen.get(name, file) == file
     ]

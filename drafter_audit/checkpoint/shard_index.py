@@ -16,7 +16,7 @@ MAX_INDEX_BYTES = 100_000_000
 
 _SHARD = re.compile(r"(?P<series>.+)-\d+-of-\d+\.\w+")
 
-Places = Mapping[str, Collection[str]]
+Places = Mapping[str, tuple[str, ...]]
 """Tensor name -> the files that hold it, in the order of their names."""
 
 
@@ -63,7 +63,21 @@ def find_faults(
 
     `places` are the shards that hold each tensor, `tensors` those that count, `files` all files beside the index.
     """
-    listed = index.weight_map
+    if not _agree(index.weight_map, places):
+        yield from _disagreements(index.weight_map, places)
+    yield from _fault("unread", {file: file for file in _unread_shards(index, files)})
+    stored = sum(tensor.nbytes for tensor in tensors)
+    if index.total_size not in (None, stored) and index.total_size != _apart(tensors):
+        yield IndexFault("total", numbers=(index.total_size, stored))
+
+
+def _agree(listed: Mapping[str, str], places: Places) -> bool:
+    """Whether each tensor lies where it is listed, once; told apart as a large target has 100,000 of them."""
+    held = places.get
+    return len(listed) == len(places) and all(held(name) == (file,) for name, file in listed.items())
+
+
+def _disagreements(listed: Mapping[str, str], places: Places) -> Iterator[IndexFault]:
     yield from _fault("absent", {name: f"{name} ({file})" for name, file in listed.items() if name not in places})
     yield from _fault(
         "misplaced",
@@ -75,12 +89,8 @@ def find_faults(
     )
     unlisted = {name: f"{name} ({', '.join(held)})" for name, held in places.items() if name not in listed}
     yield from _fault("unlisted", unlisted)
-    yield from _fault("unread", {file: file for file in _unread_shards(index, files)})
     twice = {name: f"{name} ({', '.join(held)})" for name, held in places.items() if len(held) > 1}
     yield from _fault("duplicate", twice)
-    stored = sum(tensor.nbytes for tensor in tensors)
-    if index.total_size not in (None, stored) and index.total_size != _apart(tensors):
-        yield IndexFault("total", numbers=(index.total_size, stored))
 
 
 def _apart(tensors: Collection[TensorInfo]) -> int:

@@ -69,7 +69,7 @@ def _bounded_int(text: str) -> int:
 
 def _check_depth(value: object) -> None:
     level, depth = [value], 0
-    while level := [inner for item in level for inner in _inside(item)]:
+    while level := [inner for item in level for inner in _inside(item) if isinstance(inner, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
             raise ValueError(f"nested deeper than {MAX_DEPTH}")
