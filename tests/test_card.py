@@ -342,3 +342,17 @@ assert not heavy, heavy
 )
 def test_a_word_inside_a_name_is_no_share(of):
     assert read_card(f"# Training\n\nTrained on 1.4M {of}.\n").training.samples == 1_400_000
+
+
+@pytest.mark.parametrize(
+    ("card", "unread"),
+    [
+        ("---\na: [b\n---\nText.", "not YAML"),
+        ("---\n" + "[" * 60 + "\n---\nText.", "too long or too deeply nested"),
+        ("word " * 60_000, "262,144 only"),
+        ("---\nlicense: mit\n---\nText.", None),
+    ],
+)
+def test_what_of_a_card_was_not_read_is_told(card, unread):
+    told = read_card(card).unread
+    assert told is None if unread is None else unread in told

@@ -16,13 +16,12 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import detect_dialect
 from drafter_audit.drafter.gguf_config import config_of_gguf
 from drafter_audit.drafter.kinds import detect_kind
+from drafter_audit.drafter.quantization import QUANT_FILE
 from drafter_audit.drafter.roles import assign_roles
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import Target, implied_target, named_target
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
-
-_QUANT_FILE = "hf_quant_config.json"
 
 
 def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
@@ -65,9 +64,9 @@ def _config(source: Source) -> Mapping[str, Any]:
 
 def _quant_file(source: Source, config: ConfigView) -> Mapping[str, Any]:
     """ModelOpt's hf_quant_config.json, where config.json does not say how the weights are quantised."""
-    if config.has("quantization_config", "quantization") or _QUANT_FILE not in source.files():
+    if config.has("quantization_config", "quantization") or QUANT_FILE not in source.files():
         return {}
-    return read_config(source, _QUANT_FILE)
+    return read_config(source, QUANT_FILE)
 
 
 def _target(source: Source, background: Background, named: str | None) -> Target:

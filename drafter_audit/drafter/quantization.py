@@ -17,6 +17,9 @@ _MOST_BITS = 16  # no packed format is wider
 _MOST_GROUP = 2**20
 
 
+QUANT_FILE = "hf_quant_config.json"  # ModelOpt's exports keep it beside config.json, some of them nowhere else
+
+
 @dataclass(frozen=True)
 class Scheme:
     """How some modules are quantised: `bits` per weight, `group_size` weights to a scale; None where not declared.

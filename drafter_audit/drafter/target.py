@@ -9,13 +9,13 @@ from typing import Any
 
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.drafter.quantization import QUANT_FILE
 from drafter_audit.errors import AuditError
 from drafter_audit.facts import registry
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
 UNQUANTISED = "none"
-_QUANT_FILE = "hf_quant_config.json"  # ModelOpt's exports keep it beside config.json, some of them nowhere else
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def _quantization(source: Source, config: ConfigView) -> str | None:
     """The label, from hf_quant_config.json where config.json has none; None where neither was seen whole."""
     if config.has("quantization_config"):
         return quantization_label(config)
-    if _QUANT_FILE in source.files():
-        return _modelopt_label(ConfigView(read_config(source, _QUANT_FILE), f"{source.name}: {_QUANT_FILE}"))
+    if QUANT_FILE in source.files():
+        return _modelopt_label(ConfigView(read_config(source, QUANT_FILE), f"{source.name}: {QUANT_FILE}"))
     if source.kind == "bundled" and not _was_looked_for(source.ref):
         return None
     return UNQUANTISED

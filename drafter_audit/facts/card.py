@@ -57,11 +57,13 @@ _GENERIC = {"high-quality", "open-source", "in-house", "multi-turn", "large-scal
 def read_card(text: str) -> Facts:
     """What a card (a README.md) says of its drafter; a card that says nothing gives empty Facts, never an error.
 
-    Only the first 256 Ki characters are read. Sources are "model card, metadata" and "model card, read from text",
-    the latter with a remark where the text says too much to take.
+    Only the first 256 Ki characters are read; `unread` says what of the card could not be. Sources are "model card,
+    metadata" and "model card, read from text", the latter with a remark where the text says too much to take.
     """
     front, body = markdown.split_front_matter(text[: markdown.MAX_CHARACTERS])
-    metadata = _metadata(front)
+    metadata, unread = _metadata(front)
+    if len(text) > markdown.MAX_CHARACTERS:
+        unread = f"the model card was read up to its character {markdown.MAX_CHARACTERS:,} only"
     blocks = list(markdown.blocks(body))
     target, target_source = _target(metadata.get("base_model", []), body)
     return Facts(
@@ -69,22 +71,25 @@ def read_card(text: str) -> Facts:
         target_source=target_source,
         training=_training(metadata.get("datasets", []), [block for block in blocks if isinstance(block, Paragraph)]),
         accept_len=accept_lens([block for block in blocks if isinstance(block, Table)], body, FROM_TEXT),
+        unread=unread,
     )
 
 
-def _metadata(front: str) -> dict[str, list[str]]:
-    """The front matter's top-level strings and lists of strings, as lists."""
-    if not front.strip() or len(front) > _MAX_FRONT_MATTER or _depth(front) > _MAX_DEPTH:
-        return {}
+def _metadata(front: str) -> tuple[dict[str, list[str]], str | None]:
+    """The front matter's top-level strings and lists of strings, as lists; and why it could not be read."""
+    if not front.strip():
+        return {}, None
+    if len(front) > _MAX_FRONT_MATTER or _depth(front) > _MAX_DEPTH:
+        return {}, "the model card's metadata is too long or too deeply nested to be read"
     import yaml  # type: ignore[import-untyped]
 
     try:
         # The base loader makes strings of all scalars and follows no merge keys, which can grow without bound.
         raw = yaml.load(front, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):  # the last two are int()'s and chr()'s own
-        return {}
+        return {}, "the model card's metadata is not YAML"
     items = raw.items() if isinstance(raw, dict) else ()
-    return {key: _strings(value) for key, value in items if isinstance(key, str)}
+    return {key: _strings(value) for key, value in items if isinstance(key, str)}, None
 
 
 def _depth(front: str) -> int:

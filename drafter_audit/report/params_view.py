@@ -29,8 +29,12 @@ def _blocks(drafter: DrafterParams, by: By) -> Iterator[Table | Lines]:
         numeric = frozenset(range(3, 3 + len(counts)))
         yield Table(("tensor", "shape", "dtype", *counts, "role", "reason"), rows, title, numeric)
     else:
-        rows = tuple((g.name, str(g.tensors), *_counts(g, packed), ", ".join(g.roles)) for g in drafter.groups(by))
-        yield Table((by, "tensors", *counts, "roles"), rows, title, frozenset(range(1, 2 + len(counts))))
+        last = () if by == "role" else ("roles",)
+        rows = tuple(
+            (g.name, str(g.tensors), *_counts(g, packed), *(", ".join(g.roles) for _ in last))
+            for g in drafter.groups(by)
+        )
+        yield Table((by, "tensors", *counts, *last), rows, title, frozenset(range(1, 2 + len(counts))))
     yield Lines(tuple(_totals(drafter)))
 
 
