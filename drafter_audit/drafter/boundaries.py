@@ -15,6 +15,7 @@ from typing import Any, Literal
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import LIST_ORDER
 from drafter_audit.drafter.kinds import TRAITS
+from drafter_audit.errors import UsageError
 
 Reading = Literal["output_of_layer", "boundary", "default"]
 Confidence = Literal["high", "medium", "low"]
@@ -24,6 +25,9 @@ USERS_NAME = "eagle_layer_ids"
 _LONG_NAME = "eagle_aux_hidden_state_layer_ids"
 _SHIFT = {"output_of_layer": 1, "boundary": 0}
 _OTHER: dict[str, Reading] = {"output_of_layer": "boundary", "boundary": "output_of_layer"}
+
+NOTE = "drafter_audit"
+"""Section of config.json in which an edit leaves the boundaries that the ids stand for: ids alone are ambiguous."""
 
 _DEFAULT_MINIMUM_LAYERS = 7  # of the target; below, the three default boundaries collide or leave the stack
 
@@ -83,11 +87,42 @@ def read_aux_layers(
         return AuxLayers(None, None, "default", None, "high", "this kind reads no aux states")
     found = _declared(config, dialect)
     if not found:
-        return _defaulted(num_layers, slots, kind)
+        return _noted(_defaulted(num_layers, slots, kind), config)
     first, *rest = found
     aux = _interpret(first, num_layers)
     aux = _in_slot_order(aux, dialect)
-    return replace(aux, others=tuple((other.key, other.ids) for other in rest if other.ids != first.ids))
+    aux = replace(aux, others=tuple((other.key, other.ids) for other in rest if other.ids != first.ids))
+    return _noted(aux, config)
+
+
+def meant(aux: AuxLayers, boundaries: Ids, why: str) -> AuxLayers:
+    """`aux` with the boundaries that its ids are known to mean, in slot order."""
+    ids = tuple(sorted(aux.declared or ()))
+    shifts: dict[Ids, Reading] = {_moved(ids, shift): reading for reading, shift in _SHIFT.items()}  # type: ignore[misc]
+    reading = shifts.get(tuple(sorted(boundaries)), "default")
+    return replace(aux, reading=reading, boundaries=boundaries, confidence="high", why=why, alternatives=())
+
+
+def read_as(aux: AuxLayers, reading: Reading, layers: int | None) -> AuxLayers:
+    """`aux` with its ids read as the user says, in the order that was found. Raises UsageError."""
+    if aux.declared is None:
+        raise UsageError("no layer ids are declared", "--reading", "leave it out: there is nothing to read")
+    boundaries = _shifted(aux.declared, reading, layers)
+    if boundaries is None:
+        what = f"as {reading}, layer ids {list(aux.declared)} leave a target of {layers} layers"
+        raise UsageError(what, "--reading", f"read them as {_OTHER[reading]}")
+    listed = aux.boundaries is not None and list(aux.boundaries) != sorted(aux.boundaries)
+    return meant(aux, boundaries if listed else tuple(sorted(boundaries)), "as --reading says")
+
+
+def _noted(aux: AuxLayers, config: ConfigView) -> AuxLayers:
+    """What an edit noted of the boundaries, if it did, over any reading of the ids."""
+    note = ConfigView(config.section(NOTE), f"{config.where}: {NOTE}").layer_ids("boundaries")
+    return aux if note is None else meant(aux, note, f"config.json notes them under {NOTE}.boundaries")
+
+
+def _moved(ids: Ids, shift: int) -> Ids:
+    return tuple(i + shift for i in ids)
 
 
 def declared_slots(config: ConfigView, dialect: str) -> int | None:

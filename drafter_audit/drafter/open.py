@@ -10,10 +10,11 @@ from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.load import load_table
 from drafter_audit.drafter.architecture import read_architecture, read_sizes
 from drafter_audit.drafter.background import Background, gather
-from drafter_audit.drafter.boundaries import declared_slots, read_aux_layers
+from drafter_audit.drafter.boundaries import Ids, Reading, declared_slots, meant, read_as, read_aux_layers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import detect_dialect
+from drafter_audit.drafter.evidence import weigh
 from drafter_audit.drafter.gguf_config import config_of_gguf
 from drafter_audit.drafter.kinds import detect_kind
 from drafter_audit.drafter.quantization import QUANT_FILE
@@ -39,6 +40,36 @@ def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
 
     counted = CountedSource(source)
     return with_evidence(replace(_read(counted, target), origin=source), counted, target)
+
+
+def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | None = None) -> DrafterSpec:
+    """`spec` with another config.json, all else as it was read; `boundaries`: what its ids mean, where it is known.
+
+    Raises ConfigError where the config is unusable.
+    """
+    clues = replace(spec.clues, config=ConfigView(raw, spec.config.where))
+    told = Background(
+        target=spec.target.ref,
+        target_said_by=spec.target.said_by,
+        training=spec.training,
+        accept_len=spec.accept_len,
+        throughput=spec.throughput,
+        disagree=spec.facts_disagree,
+        unread=spec.facts_unread,
+    )
+    new = _describe(spec.origin, clues, told, spec.target)
+    return replace(
+        new,
+        aux_layers=new.aux_layers if boundaries is None else meant(new.aux_layers, boundaries, "as before the edit"),
+        tensors=weigh(new.tensors, spec.evidence),
+        evidence=spec.evidence,
+        evidence_none=spec.evidence_none,
+    )
+
+
+def with_reading(spec: DrafterSpec, reading: Reading) -> DrafterSpec:
+    """`spec` with its layer ids read as the user says. Raises UsageError where it declares none, or they do not fit."""
+    return replace(spec, aux_layers=read_as(spec.aux_layers, reading, spec.target.num_layers))
 
 
 def _read(source: Source, target: str | None) -> DrafterSpec:

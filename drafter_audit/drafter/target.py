@@ -10,6 +10,7 @@ from typing import Any
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.quantization import QUANT_FILE
+from drafter_audit.drafter.rope import Rope, read_rope
 from drafter_audit.errors import AuditError
 from drafter_audit.facts import registry
 from drafter_audit.sources.base import Source
@@ -23,7 +24,8 @@ class Target:
     """The model a drafter drafts for. `said_by` tells who named it, `read_from` where its config was read.
 
     `quantization` is "none" for a target known to store plain weights, None where nothing is known. `unread` is the
-    reason why its config could not be read.
+    reason why its config could not be read. `architectures` and `model_types` (the wrapper's and the language model's)
+    say which of an engine's model classes runs it.
     """
 
     ref: str | None = None
@@ -35,9 +37,15 @@ class Target:
     read_from: str | None = None
     unread: str | None = None
     head_dim: int | None = None
+    architectures: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = ()
+    max_position_embeddings: int | None = None
+    rope: Rope | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        lists = {"architectures": list(self.architectures), "model_types": list(self.model_types)}
+        return values | lists | {"rope": None if self.rope is None else self.rope.to_dict()}
 
 
 def named_target(ref: str) -> Target:
@@ -88,8 +96,18 @@ def describe_target(source: Source, *, ref: str, said_by: str | None) -> Target:
         vocab_size=config.integer("vocab_size"),
         quantization=_quantization(source, config),
         head_dim=_head_dim(config),
+        architectures=config.architectures,
+        model_types=_model_types(config),
+        max_position_embeddings=config.integer("max_position_embeddings") or config.integer("n_positions"),
+        rope=read_rope(config),
         read_from=f"{source.kind}: {source.name}" + (f"@{source.revision}" if source.revision else ""),
     )
+
+
+def _model_types(config: ConfigView) -> tuple[str, ...]:
+    """The wrapper's first, then the language model's where it is another."""
+    named = (config.raw.get("model_type"), config.layer.get("model_type"))
+    return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
 def _head_dim(config: ConfigView) -> int | None:

@@ -1,0 +1,220 @@
+"""What the file of an engine gives, and how its answer is set against what the drafter declares.
+
+An engine's file holds its rules, each with the release range it holds in and the source line it was read at, and one
+function that applies them to a drafter. It says nothing of findings: `audit/rules/engines.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from packaging.version import Version
+
+from drafter_audit.drafter.boundaries import Ids
+from drafter_audit.drafter.open import with_config
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.wiring import Wiring, declared_wiring
+
+Proof = Literal["run", "read", "deduced"]
+_STRENGTH: tuple[Proof, ...] = ("deduced", "read", "run")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that an engine does, from release `since` to before `until`; None: as far back, or on, as is known.
+
+    `proof`: "run", the engine was seen to do it; "read", its source says so; "deduced", it follows from what was read.
+    `source` is the release and the line, or the pull request.
+    """
+
+    name: str
+    text: str
+    source: str
+    proof: Proof = "read"
+    since: str | None = None
+    until: str | None = None
+
+    def holds(self, release: Release) -> bool:
+        number = release.number
+        begun = self.since is None or number >= Version(self.since)
+        return begun and (self.until is None or number < Version(self.until))
+
+
+@dataclass(frozen=True)
+class Release:
+    """An engine at one version; `runner` where one release has two code paths that differ (vLLM)."""
+
+    engine: str
+    version: str
+    runner: str | None = None
+
+    @property
+    def number(self) -> Version:
+        return Version(self.version)
+
+    @property
+    def label(self) -> str:
+        return f"{self.engine}@{self.version}" + (f" ({self.runner})" if self.runner else "")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an engine makes of a drafter.
+
+    `loads` is None where it cannot be told; `refusals` are the rules by which it would not, or would stop at the first
+    request, each with its own words. `wiring` is None where the kind is not known to it. `because` names the rule
+    behind each knob that the engine decides. `ignored` are keys of this config.json, set and of consequence, that it
+    does not read; `read` those it does. `notes` are rules to know of that change no knob.
+    """
+
+    loads: bool | None
+    wiring: Wiring | None
+    because: Mapping[str, Rule] = field(default_factory=dict)
+    refusals: tuple[tuple[Rule, str], ...] = ()
+    read: tuple[str, ...] = ()
+    ignored: tuple[tuple[str, Rule], ...] = ()
+    notes: tuple[tuple[Rule, str], ...] = ()
+
+
+class Engine(Protocol):
+    """One serving engine. `oldest` and `newest` are the releases whose sources were read; `runners` may be empty."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def oldest(self) -> str: ...
+    @property
+    def newest(self) -> str: ...
+    @property
+    def rules(self) -> tuple[Rule, ...]: ...
+
+    def runners(self, version: str) -> tuple[str | None, ...]:
+        """The code paths of a release, the default one first; (None,) where there is one."""
+        ...
+
+    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
+        """What it would do with a drafter on the target that `spec` names."""
+        ...
+
+    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
+        """The keys of config.json, nested as there, null to remove one, that bring it nearest to `wanted`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One knob on which an engine departs from what the drafter declares, and the rule by which it does.
+
+    `mended`: whether the engine's edit of config.json brings them together.
+    """
+
+    knob: str
+    declared: Any
+    effective: Any
+    rule: Rule | None
+    mended: bool
+
+
+@dataclass(frozen=True)
+class Served:
+    """An engine's answer beside the declared wiring. `edit` are the keys of config.json to set, empty where nothing is
+    to be gained; `proof` is the weakest of the rules behind the answer."""
+
+    release: Release
+    effect: Effect
+    differs: tuple[Difference, ...]
+    edit: Mapping[str, Any]
+    proof: Proof
+
+    @property
+    def boundaries(self) -> Ids | None:
+        return self.effect.wiring.boundaries if self.effect.wiring else None
+
+    def to_dict(self) -> dict[str, Any]:
+        effect, boundaries = self.effect, self.boundaries
+        return {
+            "name": self.release.engine,
+            "version": self.release.version,
+            "runner": self.release.runner,
+            "loads": effect.loads,
+            "refusals": [text for _, text in effect.refusals],
+            "boundaries": None if boundaries is None else list(boundaries),
+            "wiring": {} if effect.wiring is None else effect.wiring.to_dict(),
+            "differs": [difference.knob for difference in self.differs],
+            "unmended": [difference.knob for difference in self.differs if not difference.mended],
+            "ignored_keys": [key for key, _ in effect.ignored],
+            "evidence": self.proof,
+            "rules": [rule.name for rule in _applied(effect)],
+            "config": dict(self.edit),
+        }
+
+
+def serve(engine: Engine, spec: DrafterSpec, release: Release) -> Served:
+    """What `engine` would do with the drafter, where that departs from what it declares, and the edit that mends it.
+
+    The edit is tried, not promised: it is kept only where it leaves fewer differences and refusals, and means the same.
+    """
+    declared, effect = declared_wiring(spec), engine.effect(spec, release)
+    edit, left = _edit(engine, spec, release, declared, effect)
+    differs = tuple(
+        Difference(
+            knob, getattr(declared, knob), getattr(effect.wiring, knob), effect.because.get(knob), knob not in left
+        )
+        for knob in _knobs(declared, effect)
+    )
+    return Served(release, effect, differs, edit, _proof(effect))
+
+
+def _edit(
+    engine: Engine, spec: DrafterSpec, release: Release, declared: Wiring | None, effect: Effect
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The edit worth making, and the knobs that still differ after it."""
+    before = _knobs(declared, effect)
+    faulty = before or effect.refusals or effect.ignored
+    edit = engine.edit(spec, release, declared) if declared and faulty else {}
+    if declared is None or not edit:
+        return {}, before
+    edited = with_config(spec, merged(spec.config.raw, edit), boundaries=declared.boundaries)
+    after, again = engine.effect(edited, release), declared_wiring(edited)
+    left = _knobs(declared, after)
+    same = again is not None and not again.differs(declared)
+    return (edit, left) if same and _faults(after, left) < _faults(effect, before) else ({}, before)
+
+
+def _faults(effect: Effect, differs: tuple[str, ...]) -> tuple[int, int, int]:
+    """How bad an answer is, the worst first."""
+    return len(effect.refusals), len(differs), len(effect.ignored)
+
+
+def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with `edit` merged in: nested objects key by key, null removes a key (RFC 7386)."""
+    result = {key: value for key, value in config.items() if edit.get(key, value) is not None or key not in edit}
+    for key, value in edit.items():
+        if isinstance(value, Mapping):
+            inner = config.get(key)
+            result[key] = merged(inner if isinstance(inner, Mapping) else {}, value)
+        elif value is not None:
+            result[key] = value
+    return result
+
+
+def _knobs(declared: Wiring | None, effect: Effect) -> tuple[str, ...]:
+    return () if declared is None or effect.wiring is None else declared.differs(effect.wiring)
+
+
+def _applied(effect: Effect) -> tuple[Rule, ...]:
+    """Every rule behind an answer, once each."""
+    return tuple(dict.fromkeys(_all_rules(effect)))
+
+
+def _all_rules(effect: Effect) -> Iterator[Rule]:
+    yield from effect.because.values()
+    yield from (rule for rule, _ in effect.refusals)
+    yield from (rule for _, rule in effect.ignored)
+    yield from (rule for rule, _ in effect.notes)
+
+
+def _proof(effect: Effect) -> Proof:
+    return min((rule.proof for rule in _applied(effect)), key=_STRENGTH.index, default="deduced")
