@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "drafter_audit"
 
 # From the ground up. `errors` and the package's version are everybody's.
-STOREYS = ("measure", "facts", "sources", "checkpoint", "drafter", "audit", "report", "cli")
+STOREYS = ("measure", "facts", "sources", "checkpoint", "drafter", "engines", "audit", "report", "cli")
 LIBRARIES = {"torch", "transformers", "accelerate"}
 
 
