@@ -37,7 +37,7 @@ class Wiring:
     `feedback`: what the next step reads, the layer's output before or after the final norm.
     `hidden_norm`: the norms between fused state and attention.
     `concat`: the order of the attention's input. `token_shift`: how many tokens the embedded one is ahead of the state;
-    1 everywhere known. `position_offset`: of the pair against its state's position; under rope a constant offset
+    1 in every trainer and engine known. `position_offset`: of the pair against its state's position; under rope a constant offset
     computes the same, so 0 stands for all of them. `rope_theta`, and `rope_scaling` as sorted pairs with its `type`,
     None for plain rope. `vocab_map`: how a draft id becomes a target id. `embedding`: "target" also where the file
     stores a copy. `head`: "target_rows" are the target's rows of the draft vocabulary, "embedding" a tied one.
@@ -106,6 +106,7 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
         vocab_map=_vocab_map(spec),
         embedding=_embedding(spec),
         head=_head(spec),
+        embedding_scale=_embedding_scale(spec),
         final_norm=spec.kind.name != "eagle1" and arch.final_norm,
         last_state="pre_norm" if fuses else "post_norm",
     )
@@ -149,6 +150,18 @@ def _head(spec: DrafterSpec) -> Head:
     if spec.architecture.tie_word_embeddings and _role(spec, "lm_head.weight") in (None, "missing", "borrowed"):
         return "embedding"
     return "target" if _role(spec, "lm_head.weight") in (None, "missing", "borrowed") else "own"
+
+
+def _embedding_scale(spec: DrafterSpec) -> float | None:
+    """Gemma multiplies its embedding by sqrt(hidden) in the model, not in the file. SpecForge and speculators train on
+    the rows as stored (llama3_eagle.py, eagle3/core.py: a plain embedding); ModelOpt on the target's own module, with
+    the scale (hf_eagle.py). Of the others it is not known."""
+    if not any(name.startswith("gemma") for name in spec.target.model_types) or _embedding(spec) == "own":
+        return 1.0
+    if spec.dialect.name == "modelopt":
+        width = spec.target.hidden_size
+        return None if width is None else float(width) ** 0.5
+    return 1.0 if spec.dialect.name in ("specforge", "speculators") else None
 
 
 def _role(spec: DrafterSpec, name: str) -> str | None:
