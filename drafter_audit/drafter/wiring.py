@@ -36,8 +36,8 @@ class Wiring:
     `residual`: what the first layer adds its attention to, the fused state before or after `hidden_norm`.
     `feedback`: what the next step reads, the layer's output before or after the final norm.
     `hidden_norm`: the norms between fused state and attention.
-    `concat`: the order of the attention's input. `token_shift`: how many tokens the embedded one is ahead of the state;
-    1 in every trainer and engine known. `position_offset`: of the pair against its state's position; under rope a constant offset
+    `concat`: the order of the attention's input. `token_shift`: by how many tokens the embedded one is ahead of the
+    state; 1 in every trainer and engine known. `position_offset`: of the pair against its state's position; under rope a constant offset
     computes the same, so 0 stands for all of them. `rope_theta`, and `rope_scaling` as sorted pairs with its `type`,
     None for plain rope. `vocab_map`: how a draft id becomes a target id. `embedding`: "target" also where the file
     stores a copy. `head`: "target_rows" are the target's rows of the draft vocabulary, "embedding" a tied one.
