@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +31,6 @@ CLASSES: Mapping[str, tuple[Layout, str]] = {
 }
 _LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
 _PLAIN = ("q_proj", "k_proj", "v_proj", "o_proj")
-_NORMS = re.compile(r"^(norm|input_norm|fc_norm\.\d+|layers\.\d+\.(\w+norm|self_attn\.(q_a|kv_a)_layernorm))\.weight$")
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ class Draft:
     @property
     def ids(self) -> Ids | None:
         """The ids that are read, verbatim."""
-        value = self.eagle.get(_IDS)
-        return tuple(value) if value else None
+        return ConfigView(self.eagle, f"{self.spec.config.where}: eagle_config").layer_ids(_IDS)
 
     @property
     def uses_aux(self) -> bool:
@@ -229,7 +226,7 @@ def _class_obstacles(draft: Draft) -> Iterator[tuple[Rule, str]]:
         yield r.ONE_LAYER, f"it has {draft.layers} layers, and the class {draft.name} of this release takes one"
     if draft.layout == "latent" and draft.raw.get("q_lora_rank") is None:
         yield r.Q_LORA, "q_lora_rank is not set"
-    if draft.layout == "llama" and not draft.tied and "draft_vocab_size" not in draft.raw:
+    if draft.layout == "llama" and "draft_vocab_size" not in draft.raw:
         yield r.DRAFT_VOCAB_KEY, "config.json has no draft_vocab_size"
     if draft.layout == "llama" and "target_hidden_size" in draft.raw and draft.raw["target_hidden_size"] is None:
         yield r.TARGET_WIDTH_NULL, "target_hidden_size is null, and null times a number is an error"
@@ -250,18 +247,18 @@ def _shapes(draft: Draft) -> Iterator[tuple[Rule, str]]:
 
 
 def _context(draft: Draft) -> Iterator[tuple[Rule, str]]:
-    """SGLang's get_context_length: max_position_embeddings, times a scaling's factor where no original is named."""
-    own, targets = draft.raw.get("max_position_embeddings"), draft.spec.target.max_position_embeddings
-    scaling = dict(draft.rope.scaling)
-    stretched = draft.rope.type not in ("default", "llama3") and "original_max_position_embeddings" not in scaling
-    reach = int(own * scaling.get("factor", 1)) if own and stretched else own
-    if reach and targets and reach < targets:
-        yield (
-            r.CONTEXT,
-            f"max_position_embeddings reaches {reach} tokens, the target {targets}: the server stops at start",
-        )
+    target = draft.spec.target
+    own = _reach(draft.raw.get("max_position_embeddings"), draft.rope)
+    targets = _reach(target.max_position_embeddings, target.rope)
+    if own and targets and own < targets:
+        words = f"its context is {own} tokens, the target's {targets}: the server stops at start"
+        yield r.CONTEXT, f"{words}, unless SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 is set"
 
 
-def is_norm(name: str) -> bool:
-    """Whether a canonical name is that of a norm, which is all ones where it is not stored."""
-    return _NORMS.match(name) is not None
+def _reach(positions: int | None, rope: Rope | None) -> int | None:
+    """The context length that SGLang derives: the positions, times a scaling's factor where it names no original
+    (utils/hf_transformers/common.py, get_context_length)."""
+    scaling = dict(rope.scaling) if rope else {}
+    factor = scaling.get("factor")
+    stretched = rope is not None and rope.type != "llama3" and "original_max_position_embeddings" not in scaling
+    return int(positions * factor) if positions and stretched and isinstance(factor, float) else positions

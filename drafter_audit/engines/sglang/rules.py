@@ -15,7 +15,8 @@ _PULL = "https://github.com/sgl-project/sglang/pull/"
 IDS_KEY = Rule(
     "ids-nested-only",
     "the ids are read in eagle_config.eagle_aux_hidden_state_layer_ids alone; without that key they are the default",
-    "sglang 0.5.23 model_executor/model_runner_components/spec_aux_hidden_state.py:187; 0.5.4 model_runner.py:491",
+    "sglang 0.5.23 model_executor/model_runner_components/spec_aux_hidden_state.py:187; "
+    "0.5.4 model_executor/model_runner.py:491",
 )
 DEFAULT_IDS = Rule(
     "ids-default", "without ids boundaries 2, L//2 and L-3 are captured", "sglang 0.5.23 models/llama.py:935"
@@ -48,7 +49,7 @@ LAST_IS_LAYERS = Rule(
 GRAPH_DEFAULT = Rule(
     "ids-lost-in-cuda-graphs",
     "CUDA graphs are captured with the default ids, before the declared ones are set; these hold for prefill alone",
-    f"sglang 0.5.10 model_executor/cuda_graph_runner.py:648 and model_runner.py:668, {_PULL}22836",
+    f"sglang 0.5.10 model_executor/cuda_graph_runner.py:648 and model_executor/model_runner.py:668, {_PULL}22836",
     until="0.5.11",
 )
 ASCENDING = Rule(
@@ -70,7 +71,7 @@ NOT_CAPTURED = Rule(
 EMBEDDING_STATE = Rule(
     "embedding-state-crashes",
     "at the first layer hidden_states + residual is taken although residual is None: boundary 0 cannot be captured",
-    "sglang 0.5.16 models/llama.py:405, 0.5.13 models/deepseek_v2.py",
+    "sglang 0.5.16 models/llama.py:405, 0.5.13 models/deepseek_v2.py:2453",
     proof="deduced",
     until="0.5.22",
 )
@@ -88,7 +89,7 @@ LAST_STATE_ONLY = Rule(
 AUX_ALWAYS = Rule(
     "aux-always",
     "three states are captured whatever eagle_config.use_aux_hidden_state says",
-    "sglang 0.5.4 model_executor/model_runner.py:484",
+    "sglang 0.5.4 model_executor/model_runner.py:481",
     until="0.5.8",
 )
 
