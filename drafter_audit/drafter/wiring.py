@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from drafter_audit.drafter.boundaries import Ids
+from drafter_audit.drafter.rope import Rope
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
@@ -93,7 +94,6 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
     if not spec.kind.traits.eagle:
         return None
     arch, fuses = spec.architecture, spec.kind.traits.fuses
-    scaling: Scaling = (("type", arch.rope.type), *arch.rope.scaling)
     return Wiring(
         boundaries=spec.aux_layers.boundaries if fuses else _last(spec),
         slot_order=_slot_order(spec),
@@ -102,7 +102,7 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
         feedback="post_norm" if arch.norm_output else "pre_norm",
         hidden_norm="hidden_norm" if fuses else "none",
         rope_theta=arch.rope.theta,
-        rope_scaling=None if arch.rope.type == "default" else tuple(sorted(scaling)),
+        rope_scaling=scaling_of(arch.rope),
         vocab_map=_vocab_map(spec),
         embedding=_embedding(spec),
         head=_head(spec),
@@ -110,6 +110,11 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
         final_norm=spec.kind.name != "eagle1" and arch.final_norm,
         last_state="pre_norm" if fuses else "post_norm",
     )
+
+
+def scaling_of(rope: Rope) -> Scaling | None:
+    """The knob `rope_scaling` for those settings: sorted pairs with the type among them, None for plain rope."""
+    return None if rope.type == "default" else tuple(sorted((("type", rope.type), *rope.scaling)))
 
 
 def _last(spec: DrafterSpec) -> Ids | None:
