@@ -124,7 +124,7 @@ def test_the_last_state_alone_is_read_after_the_norm(tmp_path):
     spec = open_drafter(ref, target=target_of(tmp_path / "t", hidden_size=7168, vocab_size=163840, **DEEPSEEK))
     assert spec.kind.name == "eagle3_noaux"
     wiring = declared_wiring(spec)
-    assert (wiring.boundaries, wiring.last_state, wiring.hidden_norm) == ((61,), "post_norm", "none")
+    assert (wiring.boundaries, wiring.last_state, wiring.hidden_norm) == ((61,), "post_norm", None)
 
 
 def test_slots_in_list_order_stay_so(tmp_path):

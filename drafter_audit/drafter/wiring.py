@@ -31,19 +31,21 @@ Head = Literal["own", "target", "target_rows", "embedding"]
 class Wiring:
     """One knob a field; None where it is not known.
 
-    `boundaries`: the target's states, in the order in which fc reads them; boundary b is the residual stream after b
-    layers. `slot_order`: that order is by layer, or the list's own; "ascending" wherever both are the same.
-    `pre_fc_norm`: `input_norm` over all states at once, `fc_norm.i` over each, or both.
-    `residual`: what the first layer adds its attention to, the fused state before or after `hidden_norm`.
-    `feedback`: what the next step reads, the layer's output before or after the final norm.
-    `hidden_norm`: the norms between fused state and attention.
-    `concat`: the order of the attention's input. `token_shift`: by how many tokens the embedded one is ahead of the
-    state; 1 in every trainer and engine known. `position_offset`: of the pair against its state's position; under rope a constant offset
-    computes the same, so 0 stands for all of them. `rope_theta`, and `rope_scaling` as sorted pairs with its `type`,
-    None for plain rope. `vocab_map`: how a draft id becomes a target id. `embedding`: "target" also where the file
-    stores a copy. `head`: "target_rows" are the target's rows of the draft vocabulary, "embedding" a tied one.
-    `embedding_scale`: factor on the embedding's rows. `final_norm`: whether one stands before the head.
-    `last_state`: boundary L, if it is read, before or after the target's final norm.
+    - `boundaries`: the target's states, in the order in which fc reads them; boundary b is the residual stream after b
+      layers. `slot_order`: that order is by layer, or the list's own; "ascending" wherever both are the same.
+    - `pre_fc_norm`: `input_norm` over all states at once, `fc_norm.i` over each, or both.
+    - `residual`: what the first layer adds its attention to, the fused state before or after `hidden_norm`.
+    - `feedback`: what the next step reads, the layer's output before or after the final norm.
+    - `hidden_norm`: the norms between fused state and attention. `concat`: the order of the attention's input.
+    - `token_shift`: by how many tokens the embedded one is ahead of the state; 1 in every trainer and engine known.
+    - `position_offset`: of the pair against its state's position; under rope a constant offset computes the same, so 0
+      stands for all of them.
+    - `rope_theta`, and `rope_scaling` as sorted pairs with its `type`, None for plain rope.
+    - `vocab_map`: how a draft id becomes a target id.
+    - `embedding`: "target" also where the file stores a copy; `embedding_scale`: the factor on its rows.
+    - `head`: "target_rows" are the target's rows of the draft vocabulary, "embedding" a tied one. `final_norm`: whether
+      one stands before the head.
+    - `last_state`: boundary L, if it is read, before or after the target's final norm.
     """
 
     boundaries: Ids | None
@@ -51,7 +53,7 @@ class Wiring:
     pre_fc_norm: PreFcNorm = "none"
     residual: Side | None = "pre_norm"
     feedback: Side = "pre_norm"
-    hidden_norm: HiddenNorm = "hidden_norm"
+    hidden_norm: HiddenNorm | None = "hidden_norm"
     concat: Concat = "embedding_first"
     token_shift: int = 1
     position_offset: int = 0
@@ -59,7 +61,7 @@ class Wiring:
     rope_scaling: Scaling | None = None
     vocab_map: VocabMap = "identity"
     embedding: Embedding = "target"
-    head: Head = "own"
+    head: Head | None = "own"
     embedding_scale: float | None = 1.0
     final_norm: bool = True
     last_state: Side = "pre_norm"
@@ -100,7 +102,7 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
         pre_fc_norm=_pre_fc_norm(norm_before_fc=arch.norm_before_fc, fc_norm=arch.fc_norm) if fuses else "none",
         residual=_residual(spec) if fuses else "pre_norm",
         feedback="post_norm" if arch.norm_output else "pre_norm",
-        hidden_norm="hidden_norm" if fuses else "none",
+        hidden_norm=_hidden_norm(spec),
         rope_theta=arch.rope.theta,
         rope_scaling=scaling_of(arch.rope),
         vocab_map=_vocab_map(spec),
@@ -140,6 +142,14 @@ def _residual(spec: DrafterSpec) -> Side | None:
     return None if switch is None else "post_norm" if switch else "pre_norm"
 
 
+def _hidden_norm(spec: DrafterSpec) -> HiddenNorm | None:
+    """EAGLE-1 has none. An EAGLE-3 drafter without aux states may store none and be served with one of weights one."""
+    if spec.kind.name == "eagle1":
+        return "none"
+    stored = spec.kind.traits.fuses or spec.clues.stored("layers.0.hidden_norm.")
+    return "hidden_norm" if stored else None
+
+
 def _vocab_map(spec: DrafterSpec) -> VocabMap:
     """Every trainer stores offsets (target id = draft id + d2t); a GGUF file stores target ids."""
     if not spec.architecture.reduced_vocabulary:
@@ -151,7 +161,9 @@ def _embedding(spec: DrafterSpec) -> Embedding:
     return "own" if _role(spec, "embed_tokens.weight") in ("trainable", "unknown") else "target"
 
 
-def _head(spec: DrafterSpec) -> Head:
+def _head(spec: DrafterSpec) -> Head | None:
+    if not spec.tensors:
+        return None
     if spec.architecture.tie_word_embeddings and _role(spec, "lm_head.weight") in (None, "missing", "borrowed"):
         return "embedding"
     return "target" if _role(spec, "lm_head.weight") in (None, "missing", "borrowed") else "own"
