@@ -12,7 +12,10 @@ import pytest
 
 import drafter_audit.audit.rules
 import tests.findings
-from drafter_audit.audit.rules import MODULES, codes
+from drafter_audit.audit.rules import MODULES, codes, find
+from drafter_audit.drafter.open import open_drafter, with_config
+from drafter_audit.engines.base import merged
+from drafter_audit.facts import registry
 from tests.findings.case import Case
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,8 +44,33 @@ def test_it_does_not_fire(case, tmp_path):
     assert case.code not in found(case.silent(tmp_path))
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)
+def test_its_edit_mends_it(case, tmp_path):
+    """What a finding says to set in config.json leaves nothing of it, nor an error that was not there."""
+    lint = case.fires(tmp_path)
+    for finding in lint.findings:
+        if finding.code == case.code and finding.fix_set is not None:
+            edited = with_config(lint.spec, merged(lint.spec.config.raw, finding.fix_set))
+            left = [(one.code, one.key) for one in find(edited)]
+            assert (finding.code, finding.key) not in left
+            before = {one.code for one in lint.findings}
+            assert [one.code for one in find(edited) if one.severity == "error" and one.code not in before] == []
+
+
 def test_every_code_has_a_case_and_every_case_a_code():
     assert {case.code for case in CASES} == set(CODES)
+
+
+KNOWN_FAULTS: dict[str, set[str]] = {}
+"""By bundled name, the errors that a published config is known to have."""
+
+
+@pytest.mark.parametrize(
+    "name", [one.name for one in map(registry.load, registry.names()) if one.role == "drafter" and one.config_origin]
+)
+def test_no_published_config_without_a_known_fault_has_an_error(name):
+    errors = {finding.code for finding in find(open_drafter(name)) if finding.severity == "error"}
+    assert errors == KNOWN_FAULTS.get(name, set())
 
 
 # --- the table of codes

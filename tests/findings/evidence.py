@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from drafter_audit.audit.lint import Lint, lint
+from tests.checkpoints import read_peer
 from tests.findings.case import Build, Case
-from tests.findings.drafters import kimi, pair
-from tests.rows import Array, cut_peer, peer_rows
+from tests.findings.drafters import kimi, pair, renamed
+from tests.rows import Array, cut_peer, peer_rows, write_arrays
 
 _EMBEDDING = peer_rows("tiny_llama")["model.embed_tokens.weight"]
 _HEAD = peer_rows("tiny_llama")["lm_head.weight"]
@@ -50,6 +51,21 @@ def _trains_embedding(table: Array) -> Build:
     return build
 
 
+def _nobodys(table: Array) -> Build:
+    """SpecForge's drafter under names that tell no trainer."""
+
+    def build(folder: Path) -> Lint:
+        config, tensors, _ = read_peer(_FORGE)
+        arrays = {**peer_rows(_FORGE), "embed_tokens.weight": table}
+        others = {name: entry for name, entry in tensors.items() if name not in (*arrays, "t2d")}
+        sizes = {"vocab_size": 64, "draft_vocab_size": len(arrays["d2t"])}
+        named = renamed(others, "midlayer.", "layers.0.")
+        ref = write_arrays(folder / "drafter", {**config, **sizes}, named, arrays)
+        return lint(ref, target=cut_peer(folder / "target", "tiny_llama"))
+
+    return build
+
+
 _NAN = np.full((23, 64), np.nan, np.float32)
 _FORGE, _SPECULATORS = "specforge_eagle3", "speculators_eagle3"
 
@@ -62,6 +78,8 @@ CASES = (
     ),
     # One that is said to be trained may differ.
     Case("EMB-UNRELATED", fires=pair(embed_tokens__weight=_random(64)), silent=_trains_embedding(_random(64))),
+    # Where the trainer is not known it may have been trained, or not.
+    Case("EMB-UNRELATED", fires=_nobodys(_random(64)), silent=_nobodys(_EMBEDDING)),
     Case("EMB-NEAR", fires=pair(embed_tokens__weight=_one_row(_EMBEDDING)), silent=pair()),
     # Gemma's factor on every row, which an engine applies too.
     Case(

@@ -21,6 +21,18 @@ CASES = (
     Case("IDS-DUP", fires=kimi(eagle_config=ids(2, 2, 58)), silent=kimi(eagle_config=ids(2, 3, 58))),
     Case("IDS-ORDER", fires=kimi(eagle_config=ids(58, 2, 30)), silent=kimi(eagle_config=ids(2, 30, 58))),
     Case("IDS-AMBIG", fires=kimi(eagle_config=ids(2, 30, 58)), silent=kimi(eagle_config=ids(1, 29, 57))),
+    # Another order is not another reading: IDS-ORDER speaks of it.
+    Case(
+        "IDS-AMBIG",
+        fires=kimi(eagle_config=ids(58, 2, 30), architectures=["Eagle3LlamaForCausalLM"]),
+        silent=kimi(eagle_config=ids(57, 1, 29), architectures=["Eagle3LlamaForCausalLM"]),
+    ),
+    # Once the user has said which, nothing is ambiguous; an edit notes it in the config.
+    Case(
+        "IDS-AMBIG",
+        fires=kimi(eagle_config=ids(2, 30, 58)),
+        silent=kimi(eagle_config=ids(2, 30, 58), drafter_audit={"boundaries": [3, 31, 59]}),
+    ),
     # Outputs of layers for SGLang, the boundaries that they are for vLLM: one meaning under two keys.
     Case(
         "IDS-CONFLICT",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.findings.case import Case
-from tests.findings.drafters import HIDDEN, TOKENS, ids, kimi
+from tests.findings.drafters import HIDDEN, TOKENS, ids, kimi, peer
 
 CASES = (
     Case("SHAPE-MISMATCH", fires=kimi(intermediate_size=12288), silent=kimi()),
@@ -12,6 +12,17 @@ CASES = (
         "SHAPE-MISMATCH",
         fires=kimi(head_dim=None),
         silent=kimi(head_dim=None, num_attention_heads=56, num_key_value_heads=64),
+    ),
+    # speculators' format keeps the layer's sizes in a section: the edit goes there.
+    Case(
+        "SHAPE-MISMATCH",
+        fires=peer("speculators_eagle3", nested="transformer_layer_config", intermediate_size=64),
+        silent=peer("speculators_eagle3"),
+    ),
+    Case(
+        "SHAPE-MISMATCH",
+        fires=peer("speculators_eagle3", nested="transformer_layer_config", head_dim=None),
+        silent=peer("speculators_eagle3"),
     ),
     Case("TENSOR-SHAPE", fires=kimi(added={"norm.weight": ("BF16", (4096,))}), silent=kimi()),
     # A drafter may be narrower or wider than its target.

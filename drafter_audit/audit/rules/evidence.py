@@ -47,7 +47,7 @@ CODES: tuple[Code, ...] = (
         silent="It works; a run that should have trained it did not.",
         evidence="Sampled rows, equal to the target's.",
         fix="Check that its gradient was on.",
-        source="https://github.com/sgl-project/SpecForge/issues/478",
+        source="vllm-project/speculators@c05b95b src/speculators/models/eagle3/core.py:68",
     ),
     Code(
         "HEAD-EQUAL",

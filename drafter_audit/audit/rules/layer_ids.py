@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.drafter.boundaries import Alternative
 from drafter_audit.drafter.spec import DrafterSpec
 
 CODES: tuple[Code, ...] = (
@@ -45,7 +46,10 @@ CODES: tuple[Code, ...] = (
         ),
         evidence="The list of ids, and the trainer, where its fingerprint is known.",
         fix="Train with an ascending list, or reorder the columns of fc.weight.",
-        source="vLLM 0.33.0 vllm/model_executor/models/interfaces.py:1617; Tencent/AngelSlim target_model_wrapper.py",
+        source=(
+            "vLLM 0.33.0 vllm/model_executor/models/interfaces.py:1617; Tencent/AngelSlim@67394ce "
+            "angelslim/compressor/speculative/train/models/target/target_model_wrapper.py"
+        ),
     ),
     Code(
         "IDS-AMBIG",
@@ -74,7 +78,7 @@ CODES: tuple[Code, ...] = (
         "AUX-COUNT",
         ("warning",),
         what="num_aux_hidden_states differs from the number of layer ids.",
-        silent="Engines size fc by the one and capture by the other, which fails at the first request only.",
+        silent="Engines size fc by the one and capture by the other, which may show at the first request only.",
         evidence="Both numbers, and how many states fc.weight reads.",
         fix="Set num_aux_hidden_states to the number of ids where fc agrees with them.",
         source="https://github.com/sgl-project/sglang/pull/24663",
@@ -115,8 +119,9 @@ def layer_ids(spec: DrafterSpec) -> Findings:
             key=aux.key,
             evidence=evidence,
         )
-    if aux.alternatives:
-        yield _ambiguous(spec)
+    readings = [other for other in aux.alternatives if other.reading != aux.reading]  # not another order: IDS-ORDER
+    if readings:
+        yield _ambiguous(spec, readings[0])
     for key, others in aux.others:
         yield Finding(
             "IDS-CONFLICT",
@@ -138,14 +143,13 @@ def _ids_missing(spec: DrafterSpec) -> Findings:
         "info" if slots in (None, 3) else "warning",
         "no layer ids are declared",
         f"engines {taken}, whatever training used, and say nothing",
-        key="eagle_config.eagle_aux_hidden_state_layer_ids",
+        key=f"{'' if spec.dialect.name == 'speculators' else 'eagle_config.'}eagle_aux_hidden_state_layer_ids",
         evidence={"slots": slots},
     )
 
 
-def _ambiguous(spec: DrafterSpec) -> Finding:
+def _ambiguous(spec: DrafterSpec, other: Alternative) -> Finding:
     aux = spec.aux_layers
-    other = aux.alternatives[0]
     taken = None if aux.boundaries is None else list(aux.boundaries)
     return Finding(
         "IDS-AMBIG",

@@ -99,8 +99,10 @@ def norms(spec: DrafterSpec) -> Findings:
 
 def _switched_on(spec: DrafterSpec, key: str) -> Mapping[str, Any]:
     """SGLang and vLLM let the one in eagle_config win."""
-    nested = spec.config.section("eagle_config").get(key) is not None
-    return {"eagle_config": {key: True}} if nested else spec.config.edit(key, True)
+    if spec.config.eagle.raw.get(key) is None:
+        return spec.config.edit(key, True)
+    inner = {"eagle_config": {key: True}}
+    return inner if spec.config.section("eagle_config") else {str(spec.config.layer_section): inner}
 
 
 def residual(spec: DrafterSpec) -> Findings:

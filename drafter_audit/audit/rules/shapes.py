@@ -19,7 +19,8 @@ CODES: tuple[Code, ...] = (
             "hidden_size / heads."
         ),
         silent=(
-            "An engine that loads without strict checks builds the wrong shape, or splits heads wrongly, and drafts on."
+            "What leaves the products alone, such as more heads of a smaller size, loads without a word; the "
+            "rest stops the load with a shape and no cause."
         ),
         evidence="The declared size, and the one that the tensors' shapes prove.",
         fix="Write the size of the tensors into config.json.",
@@ -29,7 +30,7 @@ CODES: tuple[Code, ...] = (
         "TENSOR-SHAPE",
         ("error",),
         what="A tensor has another shape than the drafter's other tensors call for.",
-        silent="Loaders that skip what does not fit leave the module random.",
+        silent="Most loaders stop; one that is told to ignore sizes that differ leaves the module random.",
         evidence="The stored shape, and the one that follows from the other tensors.",
         fix="Export it again: no config makes it fit.",
         source="https://github.com/vllm-project/vllm/issues/18906",
@@ -38,7 +39,7 @@ CODES: tuple[Code, ...] = (
         "FC-WIDTH",
         ("error",),
         what="fc reads a width that is no multiple of one target state.",
-        silent="Width is only checked at the first request, deep inside the engine.",
+        silent="A loader that stops names a shape of fc and not its cause, which is mostly another target.",
         evidence="The columns of fc.weight, and the hidden size of the target or of the drafter.",
         fix="Use the drafter with the target it was trained on, or correct target_hidden_size.",
         source="https://github.com/sgl-project/sglang/pull/24663",
@@ -47,7 +48,9 @@ CODES: tuple[Code, ...] = (
         "IDS-COUNT",
         ("error",),
         what="There are more or fewer layer ids than states that fc reads.",
-        silent="Nothing compares the list with fc before the first request.",
+        silent=(
+            "Engines may size fc by another key and capture by this list: then the first request fails, deep inside."
+        ),
         evidence="The ids, and the columns of fc.weight over the hidden size.",
         fix="Write the ids that training used; fc.weight tells how many.",
         source="https://github.com/sgl-project/sglang/pull/14920",
@@ -56,7 +59,9 @@ CODES: tuple[Code, ...] = (
         "D2T-LENGTH",
         ("error",),
         what="d2t has another number of entries than the head has rows.",
-        silent="Training never uses the two together; a server maps draft ids past the end or to wrong tokens.",
+        silent=(
+            "Training goes on with a map that is too short; a server stops at load, or maps draft ids to wrong tokens."
+        ),
         evidence="The length of d2t, and the rows of lm_head.weight.",
         fix="Export head and map again from one draft vocabulary.",
         source="https://github.com/sgl-project/SpecForge/pull/76",
