@@ -65,6 +65,29 @@ def kimi_tensors() -> Tensors:
     }
 
 
+LLAMA_1_LAYER: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 1,
+    "hidden_size": 64,
+    "vocab_size": 512,
+}
+
+
+def eagle1_tensors() -> Tensors:
+    """EAGLE-1: fc over [embedding ; last state], one plain layer without input_layernorm, no head."""
+    attention = {f"layers.0.self_attn.{name}_proj.weight": ("F16", (64, 64)) for name in "qkvo"}
+    mlp = {f"layers.0.mlp.{name}_proj.weight": ("F16", (128, 64)) for name in ("gate", "up")}
+    return {
+        "embed_tokens.weight": ("F16", (512, 64)),
+        "fc.weight": ("F16", (64, 128)),
+        "fc.bias": ("F16", (64,)),
+        **attention,
+        **mlp,
+        "layers.0.mlp.down_proj.weight": ("F16", (64, 128)),
+        "layers.0.post_attention_layernorm.weight": ("F16", (64,)),
+    }
+
+
 def write_checkpoint(
     folder: Path, config: Mapping[str, Any], tensors: Tensors, metadata: Mapping[str, str] | None = None
 ) -> str:

@@ -117,9 +117,14 @@ def test_users_own_names_are_read_like_the_long_one(config: dict[str, Any], key:
 
 
 def test_two_keys_that_disagree_are_both_told() -> None:
-    aux = read({**nested(1, 15, 28), KEY: [2, 16, 29]}, 32)
+    aux = read({**nested(1, 15, 28), KEY: [2, 17, 29]}, 32)
     assert aux.declared == (1, 15, 28)
-    assert aux.others == ((KEY, (2, 16, 29)),)
+    assert aux.others == ((KEY, (2, 17, 29)),)
+
+
+def test_two_keys_that_mean_the_same_boundaries_agree() -> None:
+    """Outputs of layers where SGLang reads, boundaries where vLLM does: one config for both."""
+    assert read({**nested(1, 15, 28), KEY: [2, 16, 29]}, 32).others == ()
 
 
 def test_ids_beyond_the_target_have_no_boundaries() -> None:

@@ -12,7 +12,14 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import DIALECTS, detect_dialect
 from drafter_audit.drafter.kinds import KINDS, detect_kind
 from drafter_audit.drafter.open import open_drafter
-from tests.checkpoints import KIMI_CONFIG, Tensors, kimi_tensors, write_checkpoint, write_peer
+from tests.checkpoints import (
+    KIMI_CONFIG,
+    LLAMA_1_LAYER,
+    eagle1_tensors,
+    kimi_tensors,
+    write_checkpoint,
+    write_peer,
+)
 
 
 @pytest.mark.parametrize(
@@ -138,24 +145,6 @@ def test_by_config_alone(config: dict[str, Any], kind: str, dialect: str) -> Non
     assert (detect_kind(clues).name, detect_dialect(clues).name) == (kind, dialect)
     assert kind in KINDS
     assert dialect in DIALECTS
-
-
-def eagle1_tensors() -> Tensors:
-    """EAGLE-1: fc over [embedding ; last state], one plain layer without input_layernorm, no head."""
-    attention = {f"layers.0.self_attn.{name}_proj.weight": ("F16", (64, 64)) for name in "qkvo"}
-    mlp = {f"layers.0.mlp.{name}_proj.weight": ("F16", (128, 64)) for name in ("gate", "up")}
-    return {
-        "embed_tokens.weight": ("F16", (512, 64)),
-        "fc.weight": ("F16", (64, 128)),
-        "fc.bias": ("F16", (64,)),
-        **attention,
-        **mlp,
-        "layers.0.mlp.down_proj.weight": ("F16", (64, 128)),
-        "layers.0.post_attention_layernorm.weight": ("F16", (64,)),
-    }
-
-
-LLAMA_1_LAYER = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "hidden_size": 64, "vocab_size": 512}
 
 
 def test_eagle1_by_its_tensors(tmp_path: Path) -> None:

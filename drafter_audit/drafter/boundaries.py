@@ -48,7 +48,7 @@ class AuxLayers:
     """Which target states feed the drafter: ids verbatim with their key, and the boundaries they mean, in slot order.
 
     `boundaries` is None where they cannot be told; `why` says what the reading rests on. `others` are further keys of
-    the same config that give other ids.
+    the same config that give other ids, and other boundaries too.
     """
 
     declared: Ids | None
@@ -89,10 +89,16 @@ def read_aux_layers(
     if not found:
         return _noted(_defaulted(num_layers, slots, kind), config)
     first, *rest = found
-    aux = _interpret(first, num_layers)
-    aux = _in_slot_order(aux, dialect)
-    aux = replace(aux, others=tuple((other.key, other.ids) for other in rest if other.ids != first.ids))
-    return _noted(aux, config)
+    aux = _noted(_in_slot_order(_interpret(first, num_layers), dialect), config)
+    return replace(aux, others=tuple((other.key, other.ids) for other in rest if not _agrees(other, aux, num_layers)))
+
+
+def _agrees(other: _Declared, aux: AuxLayers, layers: int | None) -> bool:
+    """Whether two keys mean one thing: [1, 29, 57] for SGLang beside [2, 30, 58] for vLLM is one drafter, well told."""
+    read = _interpret(other, layers)
+    if read.boundaries is None or aux.boundaries is None or "low" in (read.confidence, aux.confidence):
+        return other.ids == aux.declared
+    return other.ids == aux.declared or sorted(read.boundaries) == sorted(aux.boundaries)
 
 
 def meant(aux: AuxLayers, boundaries: Ids, why: str) -> AuxLayers:

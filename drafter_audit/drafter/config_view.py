@@ -54,6 +54,13 @@ class ConfigView:
         value = self.layer.get(key)
         return self.raw.get(key) if value is None else value
 
+    def edit(self, key: str, value: Any, *, beside: str | None = None) -> dict[str, Any]:  # noqa: ANN401 - it is JSON
+        """The edit that sets `key` where it, or `beside`, is declared: in the layer section, else at the top."""
+        if self.layer_section is None or self.layer.get(beside or key) is None:
+            return {key: value}
+        section = ConfigView(self.section(self.layer_section), self.where)
+        return {self.layer_section: section.edit(key, value, beside=beside)}
+
     def has(self, *keys: str) -> bool:
         return any(self.get(key) is not None for key in keys)
 

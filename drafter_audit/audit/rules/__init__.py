@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, loading, settings, shapes
+from drafter_audit.audit.rules import (
+    contents,
+    evidence,
+    facts,
+    files,
+    index,
+    kind,
+    layer_ids,
+    loading,
+    packed,
+    settings,
+    shapes,
+    targets,
+)
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
 
+# Every module with rules, in the order of docs/findings.md; each has its codes at its head.
+MODULES: tuple[ModuleType, ...] = (
+    kind,
+    targets,
+    layer_ids,
+    shapes,
+    contents,
+    settings,
+    evidence,
+    loading,
+    packed,
+    index,
+    files,
+    facts,
+)
+
 _CONTENTS: tuple[Rule, ...] = (
-    settings.kind,
+    kind.kind,
     shapes.config_against_tensors,
     shapes.tensors_against_each_other,
     shapes.fc_width,
@@ -24,27 +55,33 @@ _CONTENTS: tuple[Rule, ...] = (
     contents.missing,
     contents.second_copies,
     contents.leftovers,
-    contents.packed,
+    packed.packed,
     evidence.evidence,
 )
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,
     layer_ids.aux_count,
     settings.norms,
+    settings.residual,
     settings.biases,
     settings.fc_bias,
     settings.dtype,
     settings.rope,
-    settings.target,
-    settings.vocabulary,
-    settings.target_heads,
+    targets.target,
+    targets.vocabulary,
+    targets.target_heads,
     loading.class_name,
     loading.prefix,
     loading.deeper_layers,
     loading.null_keys,
-    settings.record,
-    settings.facts,
+    facts.record,
+    facts.facts,
 )
+
+
+def codes() -> tuple[Code, ...]:
+    """Every code that a finding may bear, by theme."""
+    return tuple(code for module in MODULES for code in module.CODES)
 
 
 def find(spec: DrafterSpec) -> tuple[Finding, ...]:
@@ -57,7 +94,7 @@ def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
 
     Where the user named a target its vocabulary is among them: it bears on what the rows prove.
     """
-    named = (settings.vocabulary,) if spec.target.said_by == "--target" else ()
+    named = (targets.vocabulary,) if spec.target.said_by == "--target" else ()
     return _apply((*_CONTENTS, *named), spec)
 
 

@@ -1,12 +1,78 @@
-"""What a checkpoint stores: missing tensors, leftovers, packed weights, a vocabulary map."""
+"""What a checkpoint stores: missing tensors, unknown ones, second copies, leftovers."""
 
 from __future__ import annotations
 
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.names import canonical
-from drafter_audit.drafter.packing import PackedWeight
-from drafter_audit.drafter.roles import LEFTOVER, SECOND_COPY, UNKNOWN_PART, TensorRole
+from drafter_audit.drafter.roles import LEFTOVER, SECOND_COPY, UNKNOWN_PART
 from drafter_audit.drafter.spec import DrafterSpec
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "NO-WEIGHTS",
+        ("warning", "info"),
+        what="No weights were read, so nothing is counted from them. Info for a bundled record, which has none.",
+        silent="Counts that a config implies look like measured ones.",
+        evidence="The reference has no weight file.",
+        fix="Name the folder or repository that holds the weights.",
+        source="https://github.com/embeddings-benchmark/mteb/issues/3811",
+    ),
+    Code(
+        "TENSOR-UNKNOWN",
+        ("warning",),
+        what="A tensor is no known part of an EAGLE drafter.",
+        silent="SGLang's Llama class passes over names it does not know, without a word.",
+        evidence="The names that are left after every spelling of every trainer.",
+        fix="Rename it to what the engine expects, or leave it out if it was for training only.",
+        source="SGLang 0.5.23 sglang/srt/models/llama_eagle3.py:370",
+    ),
+    Code(
+        "HEAD-MISSING",
+        ("error",),
+        what="The head is not stored, and the target's cannot stand in, for the draft vocabulary is reduced.",
+        silent="An engine that warns of unexpected weights only leaves the head random: it serves and accepts nothing.",
+        evidence="No lm_head among the tensors; draft_vocab_size below vocab_size.",
+        fix="Export the head that was trained.",
+        source="https://github.com/sgl-project/sglang/issues/27829",
+    ),
+    Code(
+        "TENSOR-MISSING",
+        ("error",),
+        what="A tensor that the drafter needs is not stored.",
+        silent="Loaders that are not strict keep their random or unit weights in its place.",
+        evidence="The tensors that this shape calls for, less those in the headers.",
+        fix="Export again, with the names that were lost.",
+        source="https://github.com/vllm-project/speculators/issues/1114",
+    ),
+    Code(
+        "D2T-MISSING",
+        ("error",),
+        what="The draft vocabulary is reduced and no map to the target's is stored.",
+        silent="Draft ids are taken for the first target ids: training scores stay high, acceptance falls to nothing.",
+        evidence="draft_vocab_size or the head's rows below vocab_size; no d2t in the headers.",
+        fix="Store d2t: target id less draft id, one int64 for each draft token.",
+        source="https://github.com/NVIDIA-NeMo/Automodel/pull/2447",
+    ),
+    Code(
+        "TENSOR-TWICE",
+        ("error",),
+        what="One tensor is stored under two spellings of its name.",
+        silent="A loader that accepts both takes the one that comes last.",
+        evidence="Both names, as stored.",
+        fix="Remove the stale copy from the file.",
+        source="SGLang 0.5.23 sglang/srt/models/llama_eagle3.py:372",
+    ),
+    Code(
+        "LEFTOVER",
+        ("warning",),
+        what="A head or norm that only the trainer used is stored.",
+        silent="Engines pass over it: it costs download, memory at load, and a wrong idea of the drafter's size.",
+        evidence="Its name and size.",
+        fix="Remove it from the file.",
+        source="https://github.com/vllm-project/speculators/pull/962",
+    ),
+)
 
 
 def without_weights(spec: DrafterSpec) -> Findings:
@@ -32,7 +98,7 @@ def unknown_tensors(spec: DrafterSpec) -> Findings:
             f"{len(unknown)} tensors are no known part of an EAGLE drafter, such as {unknown[0].name}",
             "engines drop them silently or refuse the file",
             key=unknown[0].name,
-            file=_file_of(spec, unknown[0].name),
+            file=file_of(spec, unknown[0].name),
         )
 
 
@@ -72,7 +138,7 @@ def second_copies(spec: DrafterSpec) -> Findings:
             f"{len(copies)} tensors are stored a second time under another prefix, such as {copies[0].name}",
             "which one an engine loads is left to chance, and counts hold both",
             key=copies[0].name,
-            file=_file_of(spec, copies[0].name),
+            file=file_of(spec, copies[0].name),
         )
 
 
@@ -85,70 +151,15 @@ def leftovers(spec: DrafterSpec) -> Findings:
                 f"{tensor.name} {list(tensor.shape)} is a train-time leftover",
                 f"{tensor.nbytes:,} bytes that no engine reads",
                 key=tensor.name,
-                file=_file_of(spec, tensor.name),
+                file=file_of(spec, tensor.name),
                 evidence={"elements": tensor.elements, "logical": tensor.logical},
             )
-
-
-def packed(spec: DrafterSpec) -> Findings:
-    """Each packed format with its three numbers, and the containers that nothing tells how to read."""
-    members: dict[str, list[TensorRole]] = {}
-    for tensor in spec.tensors:
-        if tensor.packed:
-            members.setdefault(tensor.packed, []).append(tensor)
-    for tensors in members.values():
-        weight = spec.clues.packing.weights[tensors[0].name]
-        yield _packed(spec, weight, tensors) if weight.bits else _packed_unknown(spec, tensors)
-
-
-def _packed(spec: DrafterSpec, weight: PackedWeight, tensors: list[TensorRole]) -> Finding:
-    numbers = _three_numbers(tensors)
-    weights = spec.clues.packing.weights
-    return Finding(
-        "PACKED-WEIGHTS",
-        "info",
-        f"{len(tensors)} tensors hold {weight.label} weights, such as {tensors[0].name}: "
-        f"{numbers['elements']:,} stored elements are {numbers['logical']:,} parameters in {numbers['bytes']:,} bytes",
-        "a count of stored elements, such as a page may show, is not the number of parameters",
-        key=tensors[0].name,
-        file=_file_of(spec, tensors[0].name),
-        evidence={
-            "format": weight.format,
-            "bits": weight.bits,
-            "told_by": sorted({weights[tensor.name].told_by for tensor in tensors}),
-            "tensors": len(tensors),
-            **numbers,
-        },
-    )
-
-
-def _packed_unknown(spec: DrafterSpec, tensors: list[TensorRole]) -> Finding:
-    numbers = _three_numbers(tensors)
-    names = [tensor.name for tensor in tensors]
-    some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Finding(
-        "PACKED-UNKNOWN",
-        "warning",
-        f"{len(names)} tensors look packed and nothing tells how many parameters they hold: {some}",
-        f"their {numbers['elements']:,} stored elements are counted as parameters, which may be too few",
-        key=names[0],
-        file=_file_of(spec, names[0]),
-        evidence={"names": names[:20], "tensors": len(names), **numbers},
-    )
-
-
-def _three_numbers(tensors: list[TensorRole]) -> dict[str, int]:
-    return {
-        "elements": sum(tensor.elements for tensor in tensors),
-        "logical": sum(tensor.logical for tensor in tensors),
-        "bytes": sum(tensor.nbytes for tensor in tensors),
-    }
 
 
 def _weights(spec: DrafterSpec) -> str:
     return spec.table.files[0] if spec.table and spec.table.files else "weights"
 
 
-def _file_of(spec: DrafterSpec, name: str) -> str:
+def file_of(spec: DrafterSpec, name: str) -> str:
     tensor = (spec.table.get(name) if spec.table else None) or spec.clues.tensors.get(canonical(name))
     return tensor.file if tensor else "config.json"

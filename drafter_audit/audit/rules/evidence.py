@@ -4,9 +4,80 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.evidence import Evidence
 from drafter_audit.drafter.spec import DrafterSpec
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "EMB-UNRELATED",
+        ("error", "warning"),
+        what="The embedding is not the target's, although it should be. A warning where the trainer is unknown.",
+        silent="SGLang puts the target's in its place and works; vLLM keeps it and accepts nothing.",
+        evidence="Sampled rows of both: cosine, norm ratio, largest difference.",
+        fix="Export again with the target's embedding, or leave it out.",
+        source="https://github.com/lightseekorg/TorchSpec/issues/38",
+    ),
+    Code(
+        "EMB-NEAR",
+        ("warning",),
+        what="The embedding is nearly the target's: a few rows differ, or all by a little.",
+        silent=(
+            "An engine that shares equal tables decides by the rows it sees, under tensor parallelism by each "
+            "rank's own."
+        ),
+        evidence="The rows that differ, of those sampled.",
+        fix="Export a true copy, or leave it out.",
+        source="https://github.com/vllm-project/vllm/pull/50280",
+    ),
+    Code(
+        "HEAD-NEAR",
+        ("warning",),
+        what="The head is nearly the target's, and is not said to be trained, or differs in a few rows only.",
+        silent="As for an embedding: ranks may decide differently whether to share it.",
+        evidence="The rows that differ, of those sampled.",
+        fix="Export a true copy, or say that it was trained.",
+        source="https://github.com/vllm-project/vllm/pull/50280",
+    ),
+    Code(
+        "EMB-EQUAL",
+        ("info",),
+        what="The embedding is the target's, although its trainer is said to train it.",
+        silent="It works; a run that should have trained it did not.",
+        evidence="Sampled rows, equal to the target's.",
+        fix="Check that its gradient was on.",
+        source="vllm-project/speculators@c05b95b src/speculators/models/eagle3/core.py:68",
+    ),
+    Code(
+        "HEAD-EQUAL",
+        ("info",),
+        what="The head is the target's, although its trainer starts it afresh and trains it.",
+        silent="It works; a run that should have trained it did not, or the export took the target's.",
+        evidence="Sampled rows, equal to the target's.",
+        fix="Check that the trained head was exported.",
+        source="https://github.com/sgl-project/SpecForge/issues/478",
+    ),
+    Code(
+        "ROWS-NONFINITE",
+        ("error",),
+        what="Sampled rows hold a NaN or an infinity.",
+        silent="Logits of NaN are sampled like any others, and every draft is refused.",
+        evidence="How many of the compared values.",
+        fix="Export again: a trainer that fills with NaN before loading left it there.",
+        source="vllm-project/speculators@c05b95b src/speculators/model.py:73",
+    ),
+    Code(
+        "EVIDENCE-NONE",
+        ("warning",),
+        what="A target was named, and no rows were compared with it, or not those of one tensor.",
+        silent="Roles by the trainer's rule look like proved ones.",
+        evidence="The reason.",
+        fix="Name a target whose weights can be read, or the one file that holds the tensor.",
+        source="https://github.com/NVIDIA/Model-Optimizer/pull/1417",
+    ),
+)
+
 
 _RELATED = 0.5  # cosine from which two tables that differ are still one, trained further: random ones are near 0
 
@@ -38,7 +109,7 @@ def _judge(one: Evidence) -> Finding | None:
     if one.differs_slightly and one.rule.role == "trainable":
         return None  # that is what training does
     if one.kind == "nearly_equal":
-        return _finding(one, f"{_part(one)}-NEAR", "warning", _near(one))
+        return _finding(one, "HEAD-NEAR" if one.is_head else "EMB-NEAR", "warning", _near(one))
     return None if one.is_head else _unrelated(one)
 
 
@@ -46,7 +117,7 @@ def _copy(one: Evidence) -> Finding:
     consequence = (
         f"it is counted as frozen, although {one.rule.reason}: it was exported from the target, or never moved"
     )
-    return _finding(one, f"{_part(one)}-EQUAL", "info", consequence)
+    return _finding(one, "HEAD-EQUAL" if one.is_head else "EMB-EQUAL", "info", consequence)
 
 
 def _near(one: Evidence) -> str:
@@ -74,10 +145,6 @@ def _unrelated(one: Evidence) -> Finding | None:
 def _broken(one: Evidence) -> str:
     count = one.closeness.non_finite if one.closeness else 0
     return f"{count} of the compared values are NaN or infinite, as where weights were never loaded"
-
-
-def _part(one: Evidence) -> str:
-    return "HEAD" if one.is_head else "EMB"
 
 
 def _finding(one: Evidence, code: str, severity: Severity, consequence: str) -> Finding:

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.spec import DrafterSpec
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "WEIGHTS-PICKLED",
+        ("info",),
+        what="The weights are pickled, as torch.save writes them.",
+        silent="A reader without weights_only=True runs whatever the file says.",
+        evidence="The file's name, and what its reader decided.",
+        fix="Store them as safetensors.",
+        source="https://github.com/vllm-project/speculators/pull/75",
+    ),
+    Code(
+        "WEIGHTS-IGNORED",
+        ("info",),
+        what="A pickled file lies beside the safetensors and was not read.",
+        silent="EAGLE's own loader takes the pickled one first; nothing says that both hold the same.",
+        evidence="Both files' names.",
+        fix="Remove the one that is out of date.",
+        source="SafeAILab/EAGLE@cb7e084 eagle/model/ea_model.py:125",
+    ),
+)
+
 
 _SHOWN = 5  # notes in the evidence
 

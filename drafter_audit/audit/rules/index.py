@@ -4,9 +4,59 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.checkpoint.table import FaultKind, IndexFault
 from drafter_audit.drafter.spec import DrafterSpec
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "INDEX-ABSENT",
+        ("error",),
+        what="The shard index lists a tensor that no file holds.",
+        silent="Readers that filter by what exists go on with a partial set.",
+        evidence="The names, and the headers of all shards.",
+        fix="Add the shard, or write the index anew.",
+        source="https://github.com/NVIDIA/Model-Optimizer/pull/1417",
+    ),
+    Code(
+        "INDEX-MISPLACED",
+        ("warning",),
+        what="The shard index names the wrong file of a tensor.",
+        silent="Readers that open every file find it all the same; those that follow the index do not.",
+        evidence="The name, the file in the index, and the file it lies in.",
+        fix="Write the index anew.",
+        source="https://github.com/Blaizzy/mlx-vlm/pull/1827",
+    ),
+    Code(
+        "INDEX-UNLISTED",
+        ("warning",),
+        what="The shard index leaves out a tensor, or a shard of its series.",
+        silent="Half of the readers load it, half leave it random.",
+        evidence="The names in headers, or files, that the index lacks.",
+        fix="Write the index anew, or remove the stale file.",
+        source="https://github.com/Blaizzy/mlx-vlm/pull/1827",
+    ),
+    Code(
+        "INDEX-DUPLICATE",
+        ("warning",),
+        what="More than one shard holds one tensor.",
+        silent="An engine that reads every key of every shard keeps the last one it meets.",
+        evidence="The name and the files.",
+        fix="Remove the stale copy.",
+        source="https://github.com/syv-ai/qwen38-27b-rtx3090/pull/123",
+    ),
+    Code(
+        "INDEX-TOTAL",
+        ("info",),
+        what="total_size of the shard index is not the bytes of its tensors.",
+        silent="Sizes on pages and in registries are computed from it.",
+        evidence="Both numbers.",
+        fix="Write the index anew.",
+        source="https://github.com/embeddings-benchmark/mteb/issues/3811",
+    ),
+)
+
 
 _SHOWN = 5  # names in the evidence
 

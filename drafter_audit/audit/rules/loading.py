@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.names import layer_index
 from drafter_audit.drafter.spec import DrafterSpec
 
-# Keys that may not be null, with who refuses it: NVIDIA/Model-Optimizer#1417; SGLang models/llama_eagle3.py.
-_NOT_NULL = {
-    "use_cache": "strict validation of the config refuses it",
-    "target_hidden_size": "SGLang's Llama class multiplies it to size fc, and stops",
-}
+CODES: tuple[Code, ...] = (
+    Code(
+        "ARCH-NAME",
+        ("warning",),
+        what="An EAGLE-3 drafter is filed under a plain model's class name.",
+        silent="A plain loader reports shapes that are right for EAGLE-3 as a size mismatch; an engine may not start.",
+        evidence="The class name, and the width that the first layer's attention reads.",
+        fix="Write the drafter's class name into config.json.",
+        source="https://github.com/deepseek-ai/DeepSpec/issues/44",
+    ),
+    Code(
+        "PREFIX",
+        ("warning",),
+        what="Tensors are stored under the prefix model.",
+        silent="vLLM, and SGLang's class for latent attention, add that prefix themselves.",
+        evidence="The names, as stored.",
+        fix="Strip the prefix from the names.",
+        source=(
+            "https://github.com/sgl-project/sglang/issues/8229; vLLM 0.33.0 "
+            "vllm/model_executor/models/llama_eagle3.py:444"
+        ),
+    ),
+    Code(
+        "MULTI-LAYER",
+        ("warning",),
+        what="The drafter has more than one layer.",
+        silent=(
+            "Engines look for the norm of the deeper layers under different names, and run weights of one where "
+            "it is not."
+        ),
+        evidence="The number of layers, and the norms that the deeper ones store.",
+        fix="Name the norm as the engine that serves it does.",
+        source="https://github.com/vllm-project/vllm/issues/33330",
+    ),
+    Code(
+        "CONFIG-NULL",
+        ("warning",),
+        what="A key of config.json is null that a reader cannot take as null.",
+        silent="Most readers take null for absent; the one that does not stops.",
+        evidence="The key.",
+        fix="Write the value, or remove the key.",
+        source="https://github.com/NVIDIA/Model-Optimizer/pull/1417",
+    ),
+)
+
+
+# SGLang models/llama_eagle3.py:151 (0.5.23); its class for latent attention takes null for absent.
+_SGLANG_LLAMA = ("eagle3", "eagle3_noaux", "peagle")
 
 
 def class_name(spec: DrafterSpec) -> Findings:
@@ -22,11 +69,12 @@ def class_name(spec: DrafterSpec) -> Findings:
         return
     wanted = "Eagle3DeepseekV2ForCausalLM" if spec.kind.name == "eagle3_mla" else "LlamaForCausalLMEagle3"
     width, hidden = clues.first_layer_input, spec.architecture.hidden_size
+    doubled = f": its attention reads {width} where hidden is {hidden}, which is expected for EAGLE-3"
     yield Finding(
         "ARCH-NAME",
         "warning",
-        f"config.json names {names[0]}, the tensors are an EAGLE-3 drafter's: its attention reads {width} where hidden "
-        f"is {hidden}, which is expected for EAGLE-3",
+        f"config.json names {names[0]}, the tensors are an EAGLE-3 drafter's"
+        f"{doubled if width and hidden and width == 2 * hidden else ''}",
         "loaded by its class name it fails with a size mismatch; SGLang does not start",
         key="architectures",
         evidence={"architectures": list(names), "attention_input": width, "hidden_size": hidden},
@@ -68,8 +116,20 @@ def deeper_layers(spec: DrafterSpec) -> Findings:
 
 
 def null_keys(spec: DrafterSpec) -> Findings:
-    if not spec.is_drafter:
+    """Keys that some reader cannot take as null. speculators' own format is converted before an engine reads it."""
+    if not spec.is_drafter or spec.dialect.name == "speculators":
         return
-    for key, consequence in _NOT_NULL.items():
-        if key in spec.config.raw and spec.config.raw[key] is None and spec.dialect.name != "speculators":
-            yield Finding("CONFIG-NULL", "warning", f"{key} is null", consequence, key=key)
+    if _is_null(spec, "use_cache"):  # NVIDIA/Model-Optimizer#1417
+        yield _null("use_cache", "strict validation of the config refuses it", {"use_cache": True})
+    if _is_null(spec, "target_hidden_size") and spec.kind.name in _SGLANG_LLAMA:
+        width = spec.target.hidden_size or spec.clues.dim("fc_norm.0.weight", 0, rank=1)
+        consequence = "SGLang's Llama class multiplies it to size fc, and stops"
+        yield _null("target_hidden_size", consequence, {"target_hidden_size": width} if width else None)
+
+
+def _is_null(spec: DrafterSpec, key: str) -> bool:
+    return key in spec.config.raw and spec.config.raw[key] is None
+
+
+def _null(key: str, consequence: str, fix: Mapping[str, Any] | None) -> Finding:
+    return Finding("CONFIG-NULL", "warning", f"{key} is null", consequence, key=key, fix_set=fix)

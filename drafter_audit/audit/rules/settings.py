@@ -1,37 +1,79 @@
-"""Switches, positions and dtypes that readers take differently, and facts that contradict each other."""
+"""Switches, positions and dtypes that readers take differently."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.architecture import DTYPE_NAMES, declared_dtype
-from drafter_audit.drafter.signatures import declares_eagle3
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.facts import registry
 
+CODES: tuple[Code, ...] = (
+    Code(
+        "NORM-FLAG",
+        ("error",),
+        what="A norm is stored and its switch is off, or the switch is on and no norm is stored.",
+        silent="Engines go by the switch: they drop the norm, or run it with weights of one.",
+        evidence="The switch, and the tensors input_norm.* or fc_norm.*.",
+        fix="Set the switch where the norm is stored; where it is not, export again.",
+        source="https://github.com/vllm-project/vllm/pull/38111",
+    ),
+    Code(
+        "RES-DEFAULT",
+        ("warning",),
+        what="A speculators drafter does not declare norm_before_residual.",
+        silent="vLLM then takes true, speculators' own class false; no tensor tells which was trained.",
+        evidence="The key is absent.",
+        fix="Write what training used.",
+        source=(
+            "https://github.com/vllm-project/speculators/pull/53; vLLM 0.33.0 "
+            "vllm/transformers_utils/configs/speculators/algos.py:33"
+        ),
+    ),
+    Code(
+        "BIAS-FLAG",
+        ("error", "warning"),
+        what=(
+            "A bias is stored and its switch is off, or on and none is stored. A warning where only vLLM's own "
+            "key is absent."
+        ),
+        silent="Engines drop what they did not build, and run what they built and never loaded.",
+        evidence="The switch, and the tensors *.bias.",
+        fix="Set the switch to what is stored.",
+        source="https://github.com/vllm-project/vllm/issues/11126",
+    ),
+    Code(
+        "DTYPE",
+        ("info",),
+        what="config.json names another dtype than the weights have.",
+        silent="The weights are cast while loading.",
+        evidence="The declared dtype, and that of most stored parameters.",
+        fix="Declare the dtype that is stored.",
+        source="https://github.com/SafeAILab/EAGLE/issues/259",
+    ),
+    Code(
+        "ROPE-CONFLICT",
+        ("warning",),
+        what="rope_theta or the rope type is given twice, differently.",
+        silent="transformers 4 and 5 read different keys; both run.",
+        evidence="Both values.",
+        fix="Give the one that training used in both places.",
+        source="https://github.com/pytorch/executorch/pull/20149",
+    ),
+    Code(
+        "ROPE-DEFAULT",
+        ("info",),
+        what="No rope_theta is declared.",
+        silent="Readers fall back to 10000 without a word.",
+        evidence="The key is absent from every place that readers look at.",
+        fix="Write the base that training used.",
+        source="https://github.com/NVIDIA-NeMo/Automodel/pull/2920",
+    ),
+)
 
-def kind(spec: DrafterSpec) -> Findings:
-    if spec.kind.name == "unknown":
-        yield Finding(
-            "KIND-UNKNOWN",
-            "warning",
-            f"this is no kind of drafter known here: {spec.kind.reason}",
-            "tensors are counted, their roles are not known",
-        )
-    elif spec.kind.name == "lm" and declares_eagle3(spec.clues):
-        yield Finding(
-            "NOT-A-DRAFTER",
-            "error",
-            "config.json declares an EAGLE-3 drafter, the tensors are those of a plain language model",
-            "an engine that takes it for a drafter stops deep inside, or accepts nothing",
-            evidence={"architectures": list(spec.config.architectures), "layers": len(spec.clues.layers)},
-        )
-    elif spec.is_drafter and spec.dialect.name == "unknown":
-        yield Finding(
-            "DIALECT-UNKNOWN",
-            "info",
-            "no trainer's fingerprint was found",
-            "whether embedding and head were trained is not known",
-        )
+_EAGLE3 = ("eagle3", "eagle3_mla", "eagle3_noaux")
 
 
 def norms(spec: DrafterSpec) -> Findings:
@@ -51,9 +93,22 @@ def norms(spec: DrafterSpec) -> Findings:
                 "engines drop the norm, or run it with weights of one, silently",
                 key=key,
                 evidence={"switch": switch, "stored": stored},
-                fix_set={key: stored},
+                fix_set=_switched_on(spec, key) if stored else None,  # one that was lost is not mended by the switch
             )
-    if arch.norm_before_residual is None:
+
+
+def _switched_on(spec: DrafterSpec, key: str) -> Mapping[str, Any]:
+    """SGLang and vLLM let the one in eagle_config win."""
+    if spec.config.eagle.raw.get(key) is None:
+        return spec.config.edit(key, True)
+    inner = {"eagle_config": {key: True}}
+    return inner if spec.config.section("eagle_config") else {str(spec.config.layer_section): inner}
+
+
+def residual(spec: DrafterSpec) -> Findings:
+    """Undeclared in speculators' format for EAGLE-3; for P-EAGLE both readers take false, other kinds have no such
+    switch (speculators models/eagle3/config.py, vLLM configs/speculators/algos.py)."""
+    if spec.clues.has_weights and spec.kind.name in _EAGLE3 and spec.architecture.norm_before_residual is None:
         yield Finding(
             "RES-DEFAULT",
             "warning",
@@ -78,7 +133,7 @@ def biases(spec: DrafterSpec) -> Findings:
                 "engines leave biases out, or add ones that were never loaded, silently",
                 key=key,
                 evidence={"declared": declared, "stored": stored},
-                fix_set={key: stored},
+                fix_set=spec.config.edit(key, stored),
             )
 
 
@@ -99,7 +154,7 @@ def fc_bias(spec: DrafterSpec) -> Findings:
                 "engines leave the bias out, or demand one that is not there",
                 key=key,
                 evidence={"declared": declared, "stored": stored},
-                fix_set={key: stored},
+                fix_set=spec.config.edit(key, stored),
             )
 
 
@@ -107,15 +162,16 @@ def dtype(spec: DrafterSpec) -> Findings:
     said, stored = declared_dtype(spec.config), spec.architecture.dtype
     if spec.clues.packing.companions:  # weights are quantised: the dtype is that of the arithmetic
         return
+    keys = [key for key in ("dtype", "torch_dtype") if spec.config.raw.get(key) is not None]  # of transformers 5 and 4
     if spec.clues.has_weights and spec.is_drafter and said and stored in DTYPE_NAMES.values() and said != stored:
         yield Finding(
             "DTYPE",
             "info",
             f"config.json says {said}, the weights are {stored}",
             "a reader that follows the config rounds the weights",
-            key="dtype",
+            key=keys[0] if keys else "dtype",
             evidence={"declared": said, "stored": stored},
-            fix_set={"dtype": stored},
+            fix_set=dict.fromkeys(keys, stored) or spec.config.edit("dtype", stored),
         )
 
 
@@ -139,74 +195,3 @@ def rope(spec: DrafterSpec) -> Findings:
             key="rope_theta",
             evidence=rope.to_dict(),
         )
-
-
-def target(spec: DrafterSpec) -> Findings:
-    if not spec.is_drafter:
-        return
-    target = spec.target
-    if target.ref is None:
-        yield Finding(
-            "TARGET-UNKNOWN",
-            "info",
-            "no file says which target this drafter is for",
-            "layer ids cannot be checked against a layer count; name it with --target",
-            key=None,
-        )
-    elif target.unread:
-        yield Finding(
-            "TARGET-UNREAD",
-            "warning",
-            f"the target {target.ref} could not be read: {target.unread}",
-            "layer ids cannot be checked against its layer count",
-            key=None,
-            evidence={"said_by": target.said_by},
-        )
-
-
-def vocabulary(spec: DrafterSpec) -> Findings:
-    """The drafter's vocabulary against its target's, by their configs."""
-    ours, theirs = spec.architecture.vocab_size, spec.target.vocab_size
-    if spec.is_drafter and ours and theirs and ours != theirs:
-        yield Finding(
-            "VOCAB-MISMATCH",
-            "warning",
-            f"vocab_size is {ours}, the target's {theirs}",
-            "padding rows are harmless, another tokenizer is not",
-            key="vocab_size",
-            evidence={"drafter": ours, "target": theirs},
-        )
-
-
-def target_heads(spec: DrafterSpec) -> Findings:
-    """Heads of another size than the target's are allowed (Tencent/AngelSlim#5: 80 beside 128)."""
-    ours, theirs = spec.architecture.head_dim, spec.target.head_dim
-    if spec.kind.traits.eagle and spec.kind.name != "eagle3_mla" and ours and theirs and ours != theirs:
-        yield Finding(
-            "HEAD-DIM-TARGET",
-            "info",
-            f"head_dim is {ours}, the target's {theirs}",
-            "it computes right; an engine that pages both caches alike may not start",
-            key="head_dim",
-            evidence={"drafter": ours, "target": theirs},
-        )
-
-
-def record(spec: DrafterSpec) -> Findings:
-    """What a bundled record could not see of the config."""
-    if spec.source != "bundled":
-        return
-    seen = registry.load(spec.ref)
-    if seen.config_origin == "trainer_repo":
-        what = "config.json was not seen: these are the settings in its trainer's repository"
-        yield Finding("CONFIG-TRAINER", "info", what, "what was published may differ")
-    elif not seen.config_complete:
-        what = "config.json was seen in part"
-        yield Finding("CONFIG-PARTIAL", "info", what, "a setting that is missing here may be declared there")
-
-
-def facts(spec: DrafterSpec) -> Findings:
-    for contradiction in spec.facts_disagree:
-        yield Finding("FACTS-DISAGREE", "warning", contradiction, "the first is used", file="facts")
-    for reason in spec.facts_unread:
-        yield Finding("FACTS-UNREAD", "warning", reason, "what it may say is missing here", file="README.md")

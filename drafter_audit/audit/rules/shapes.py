@@ -2,9 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.drafter.expected import expected_tensors
 from drafter_audit.drafter.spec import DrafterSpec
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "SHAPE-MISMATCH",
+        ("error",),
+        what=(
+            "config.json gives a size that the tensors contradict, or leaves out a head_dim that is not "
+            "hidden_size / heads."
+        ),
+        silent=(
+            "What leaves the products alone, such as more heads of a smaller size, loads without a word; the "
+            "rest stops the load with a shape and no cause."
+        ),
+        evidence="The declared size, and the one that the tensors' shapes prove.",
+        fix="Write the size of the tensors into config.json.",
+        source="https://github.com/vllm-project/speculators/pull/134",
+    ),
+    Code(
+        "TENSOR-SHAPE",
+        ("error",),
+        what="A tensor has another shape than the drafter's other tensors call for.",
+        silent="Most loaders stop; one that is told to ignore sizes that differ leaves the module random.",
+        evidence="The stored shape, and the one that follows from the other tensors.",
+        fix="Export it again: no config makes it fit.",
+        source="https://github.com/vllm-project/vllm/issues/18906",
+    ),
+    Code(
+        "FC-WIDTH",
+        ("error",),
+        what="fc reads a width that is no multiple of one target state.",
+        silent="A loader that stops names a shape of fc and not its cause, which is mostly another target.",
+        evidence="The columns of fc.weight, and the hidden size of the target or of the drafter.",
+        fix="Use the drafter with the target it was trained on, or correct target_hidden_size.",
+        source="https://github.com/sgl-project/sglang/pull/24663",
+    ),
+    Code(
+        "IDS-COUNT",
+        ("error",),
+        what="There are more or fewer layer ids than states that fc reads.",
+        silent=(
+            "Engines may size fc by another key and capture by this list: then the first request fails, deep inside."
+        ),
+        evidence="The ids, and the columns of fc.weight over the hidden size.",
+        fix="Write the ids that training used; fc.weight tells how many.",
+        source="https://github.com/sgl-project/sglang/pull/14920",
+    ),
+    Code(
+        "D2T-LENGTH",
+        ("error",),
+        what="d2t has another number of entries than the head has rows.",
+        silent=(
+            "Training goes on with a map that is too short; a server stops at load, or maps draft ids to wrong tokens."
+        ),
+        evidence="The length of d2t, and the rows of lm_head.weight.",
+        fix="Export head and map again from one draft vocabulary.",
+        source="https://github.com/sgl-project/SpecForge/pull/76",
+    ),
+    Code(
+        "T2D-LENGTH",
+        ("error",),
+        what="t2d has another number of entries than the target has tokens.",
+        silent="Serving engines skip t2d, so only retraining or a converter trips over it.",
+        evidence="The length of t2d, and the rows of the embedding, or vocab_size.",
+        fix="Export the mask again for this target's vocabulary; vocab_size is the target's, not the draft's.",
+        source="https://github.com/vllm-project/speculators/pull/188",
+    ),
+)
+
 
 # Shapes that config.json and the tensors both tell, with what goes wrong when a reader believes the config.
 _SHAPE_KEYS = {
@@ -27,7 +99,8 @@ def config_against_tensors(spec: DrafterSpec) -> Findings:
     for name, (key, consequence) in _SHAPE_KEYS.items():
         said, stored = spec.sizes.declared[name], spec.sizes.measured.get(name)
         if said is not None and stored is not None and said != stored:
-            yield _mismatch(f"{key} is {said}", key, {"declared": said, "stored": stored}, consequence)
+            fix = spec.config.edit(key, stored)
+            yield _mismatch(f"{key} is {said}", key, {"declared": said, "stored": stored}, consequence, fix)
     yield from _derived_head_dim(spec)
 
 
@@ -38,21 +111,16 @@ def _derived_head_dim(spec: DrafterSpec) -> Findings:
     if declared["head_dim"] is None and stored and hidden and heads and hidden // heads != stored:
         derived = hidden // heads
         what = f"head_dim is not declared and derives to {derived} from hidden_size and heads"
-        consequence = _SHAPE_KEYS["head_dim"][1]
-        yield _mismatch(what, "head_dim", {"declared": None, "derived": derived, "stored": stored}, consequence)
+        evidence = {"declared": None, "derived": derived, "stored": stored}
+        fix = spec.config.edit("head_dim", stored, beside="hidden_size")
+        yield _mismatch(what, "head_dim", evidence, _SHAPE_KEYS["head_dim"][1], fix)
 
 
-def _mismatch(said: str, key: str, evidence: dict[str, int | None], consequence: str) -> Finding:
-    stored = evidence["stored"]
-    return Finding(
-        "SHAPE-MISMATCH",
-        "error",
-        f"{said}, the tensors say {stored}",
-        consequence,
-        key=key,
-        evidence=evidence,
-        fix_set={key: stored},
-    )
+def _mismatch(
+    said: str, key: str, evidence: dict[str, int | None], consequence: str, fix: Mapping[str, Any]
+) -> Finding:
+    what = f"{said}, the tensors say {evidence['stored']}"
+    return Finding("SHAPE-MISMATCH", "error", what, consequence, key=key, evidence=evidence, fix_set=fix)
 
 
 # Two tensors that tell of one vocabulary: the engine that believes the one cannot use the other.
