@@ -75,6 +75,12 @@ def test_deepseek_targets_keep_no_layer_inputs(tmp_path, ids, meant):
     assert [rule.name for rule, _ in served.effect.refusals] == ["LCPP-HOOKS"]
 
 
+def test_minimax_targets_came_later(tmp_path):
+    spec = drafter(tmp_path, layers=62, model_type="minimax_m2")
+    assert [rule.name for rule, _ in serve(LLAMA_CPP, spec, OLD).effect.refusals] == ["LCPP-HOOKS-LATE"]
+    assert serve(LLAMA_CPP, spec, NEW).effect.loads
+
+
 def test_dflash_is_not_judged(tmp_path):
     """Vector 12: llama.cpp has DFlash, by rules that are not here."""
     config = {"architectures": ["DFlashDraftModel"], "target_layer_ids": [1, 9, 17, 25, 33], "block_size": 8,
@@ -268,6 +274,7 @@ def test_every_rule_is_reached(tmp_path):
         asked(tmp_path / "four", top(2, 9, 16, 29), tensors(slots=4)),
         asked(tmp_path / "range", top(2, 16, 40)),
         asked(tmp_path / "hooks", layers=61, model_type="deepseek_v3"),
+        asked(tmp_path / "late", layers=62, model_type="minimax_m2", release=OLD),
         asked(tmp_path / "class", {"architectures": ["Other"], "draft_vocab_size": None}),
         asked(tmp_path / "tensors", {}, tensors(verifier_lm_head__weight=(128, HIDDEN))),
         asked(tmp_path / "kind", {"architectures": ["LlamaForCausalLM"], "draft_vocab_size": None}, eagle1),

@@ -152,8 +152,7 @@ def _head(spec: DrafterSpec) -> Head:
 
 
 def _role(spec: DrafterSpec, name: str) -> str | None:
-    """The role of the tensor of that canonical name, however the file spells it (GGUF's output.weight); None where there
-    is none."""
+    """The role of the tensor of that canonical name, however the file spells it; None where there is none."""
     stored = spec.clues.tensors.get(name)
     spelled = name if stored is None else stored.name
     return next((tensor.role for tensor in spec.tensors if tensor.name == spelled), None)

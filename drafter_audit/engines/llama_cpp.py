@@ -158,7 +158,7 @@ def _refusals(spec: DrafterSpec, release: Release, wiring: Wiring) -> _Said:
     told = len(wiring.boundaries) if wiring.boundaries else 3
     if slots not in (None, 3) or told != 3:
         yield rules.THREE, f"fc reads {slots} states, {told} ids are given: there must be three"
-    yield from _unreachable(spec, wiring)
+    yield from _unreachable(spec, release, wiring)
 
 
 def _unloadable_file(spec: DrafterSpec, release: Release) -> _Said:
@@ -193,13 +193,15 @@ def _spurious(spec: DrafterSpec, release: Release) -> list[str]:
     return [name for name in found if not (_KNOWN.match(name) or (normed and name == "input_norm.weight"))]
 
 
-def _unreachable(spec: DrafterSpec, wiring: Wiring) -> _Said:
+def _unreachable(spec: DrafterSpec, release: Release, wiring: Wiring) -> _Said:
     layers, types = spec.target.num_layers, set(spec.target.model_types)
     boundaries = wiring.boundaries or ()
     if beyond := [b for b in boundaries if b < 0 or (layers is not None and b > layers)]:
         yield rules.RANGE, f"{beyond} {'is' if len(beyond) == 1 else 'are'} no boundary of a target of {layers} layers"
     if unhooked := sorted(types & _UNHOOKED):
         yield rules.HOOKS, f"the graph of a {unhooked[0]} target keeps no layer inputs: the first request aborts"
+    elif "minimax_m2" in types and rules.HOOKS_LATE.holds(release):
+        yield rules.HOOKS_LATE, "the graph of a minimax_m2 target keeps no layer inputs yet: the first request aborts"
     elif layers in boundaries and types & _NO_LAST:
         yield rules.LAST, f"the graph of a {min(types & _NO_LAST)} target does not keep its last output"
 

@@ -67,6 +67,13 @@ HOOKS = Rule(
     "only targets whose graph keeps the input of each layer (t_layer_inp) can be drafted for",
     f"{_NEW} src/models/*.cpp; ggml-org/llama.cpp#24541",
 )
+HOOKS_LATE = Rule(
+    "LCPP-HOOKS-LATE",
+    "MiniMax-M2 targets keep no layer inputs yet",
+    "PR #25604, opened on 2026-07-13: b9888 is of 07-06",
+    "deduced",
+    until="9889",
+)
 PRE_FC_OLD = Rule("LCPP-PRE-FC-OLD", "no norm before fc", f"{_OLD} src/models/eagle3.cpp; {_DATES}", until=_IDS_READ)
 PRE_FC = Rule(
     "LCPP-PRE-FC",
@@ -117,6 +124,6 @@ TENSORS = Rule(
     f"{_NEW} conversion/base.py:630, src/llama-model-loader.cpp:1398",
 )
 
-RULES = (IDS_OLD, IDS, UNDATED, STORED, GGUF_KEY_OLD, GGUF_KEY, LISTED, THREE, RANGE, LAST, HOOKS, PRE_FC_OLD, PRE_FC,
+RULES = (IDS_OLD, IDS, UNDATED, STORED, GGUF_KEY_OLD, GGUF_KEY, LISTED, THREE, RANGE, LAST, HOOKS, HOOKS_LATE, PRE_FC_OLD, PRE_FC,
          RESIDUAL, LAYER, FEEDBACK, STEP, ROPE, VOCAB, EMBEDDING, HEAD, FINAL_NORM, KIND, CLASS, DETECT,
          TENSORS)  # fmt: skip
