@@ -182,5 +182,7 @@ def _embedding_scale(spec: DrafterSpec) -> float | None:
 
 
 def _role(spec: DrafterSpec, name: str) -> str | None:
-    """The role of the tensor of that canonical name, None where there is none."""
-    return next((tensor.role for tensor in spec.tensors if tensor.name.endswith(name)), None)
+    """The role of the tensor of that canonical name, however the file spells it; None where there is none."""
+    stored = spec.clues.tensors.get(name)
+    spelled = name if stored is None else stored.name
+    return next((tensor.role for tensor in spec.tensors if tensor.name == spelled), None)

@@ -1,4 +1,4 @@
-"""Serving engines: what each would really do with a drafter. One file each."""
+"""Serving engines: what each would really do with a drafter. One file each; its rules may lie beside it as data."""
 
 from __future__ import annotations
 

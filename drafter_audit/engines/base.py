@@ -66,7 +66,9 @@ class Effect:
     `loads` is None where it cannot be told; `refusals` are the rules by which it would not, or would stop at the first
     request, each with its own words. `wiring` is None where the kind is not known to it. `because` names the rule
     behind each knob that the engine decides. `ignored` are keys of this config.json, set and of consequence, that it
-    does not read; `read` those it does. `notes` are rules to know of that change no knob.
+    does not read; `read` those it does. `notes` are rules to know of that change no knob. `launch` are settings of the
+    engine's own start, nested as it takes them, that bring what no key of config.json can; empty where none is needed.
+    The rest of an answer assumes that the user passes none of them.
     """
 
     loads: bool | None
@@ -76,6 +78,7 @@ class Effect:
     read: tuple[str, ...] = ()
     ignored: tuple[tuple[str, Rule], ...] = ()
     notes: tuple[tuple[Rule, str], ...] = ()
+    launch: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -120,7 +123,8 @@ class Difference:
 @dataclass(frozen=True)
 class Served:
     """An engine's answer beside the declared wiring. `edit` are the keys of config.json to set, empty where nothing is
-    to be gained; `proof` is the weakest of the rules behind the answer."""
+    to be gained; `proof` is the weakest of the rules behind the answer. What only a setting at launch mends
+    (`effect.launch`) counts as unmended: the edit is of config.json alone."""
 
     release: Release
     effect: Effect
@@ -148,6 +152,7 @@ class Served:
             "evidence": self.proof,
             "rules": [rule.name for rule in _applied(effect)],
             "config": dict(self.edit),
+            "launch": dict(effect.launch),
         }
 
 
