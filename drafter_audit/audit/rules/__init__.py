@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, loading, settings, shapes
+from drafter_audit.audit.rules import (
+    contents,
+    evidence,
+    files,
+    index,
+    layer_ids,
+    loading,
+    settings,
+    shapes,
+    values,
+    vocabulary_map,
+)
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -45,11 +56,12 @@ _WIRING: tuple[Rule, ...] = (
     settings.record,
     settings.facts,
 )
+_VALUES: tuple[Rule, ...] = (vocabulary_map.vocabulary_map, values.values)
 
 
 def find(spec: DrafterSpec) -> tuple[Finding, ...]:
     """Every finding, errors first, in the order of the rules within one severity."""
-    return _apply((*_CONTENTS, *_WIRING), spec)
+    return _apply((*_CONTENTS, *_VALUES, *_WIRING), spec)
 
 
 def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
