@@ -46,9 +46,9 @@ class Block:
     `non_finite` counts elements, `zero_rows` rows of zeros alone, `equal_neighbours` the pairs of neighbouring rows
     that are equal and not zero, of `rows - 1`. `repeats` counts the pairs whose entries in d2t are equal,
     `explained` the equal neighbours among those; both None without a d2t of the table's length.
-    The rest is None where a value is not finite or all are equal: `mean`, `std` and `kurtosis` (3 for normal values,
-    1.8 for uniform ones) of the elements; `row_spread` and `column_spread`, the standard deviation of the norms of rows
-    (of columns) over their mean.
+    The rest is of the rows that are not zero (a fresh nn.Embedding has one, its padding), and None where a value is not
+    finite or all are equal: `mean`, `std` and `kurtosis` (3 for normal values, 1.8 for uniform ones); `row_spread` and
+    `column_spread`, the standard deviation of the norms of rows (of columns) over their mean.
     """
 
     first: int
@@ -95,12 +95,14 @@ def measure_block(data: bytes, dtype: str, *, first: int, width: int, repeats: M
         equal_neighbours=int(equal.sum()),
         repeats=None if repeats is None else int(repeats.sum()),
         explained=None if repeats is None else int((equal & repeats).sum()),
-        **({} if non_finite else _shape(values.astype(np.float64))),
+        **({} if non_finite else _shape(values[~zero].astype(np.float64))),
     )
 
 
 def _shape(values: Values) -> dict[str, float]:
-    """The figures that a fresh table has by its initialisation alone; none for a table of one value."""
+    """The figures that a fresh table has by its initialisation alone; none for a table of one value, or of none."""
+    if not values.size:
+        return {}
     mean = float(values.mean())
     off = values - mean
     square = off * off

@@ -103,7 +103,7 @@ _MOVED = 0.02
 _MANY = 0.02
 """Share of equal or zero rows above which they are no chance."""
 
-_LEAST_ELEMENTS = 4096
+_LEAST_ELEMENTS = 2048
 """Of a block, below which its figures prove nothing."""
 
 
@@ -275,15 +275,16 @@ def _starts(spec: DrafterSpec, width: int) -> Iterator[tuple[str, float, float]]
 
 def _is_fresh(block: Block, *, std: float, kurtosis: float) -> bool:
     """All five figures within four standard errors, and no closer than a margin for dtypes that round."""
-    size, four = block.rows * block.width, kurtosis - 1
+    rows, four = block.rows - block.zero_rows, kurtosis - 1
+    size = rows * block.width
     if size < _LEAST_ELEMENTS or block.std is None or block.mean is None or block.kurtosis is None:
         return False
     return (
         abs(block.std / std - 1) <= max(0.02, 4 * sqrt(four / (4 * size)))
         and abs(block.mean) <= max(0.002, 4 / sqrt(size)) * std
         and abs(block.kurtosis - kurtosis) <= max(0.05, 4 * sqrt(24 / size))
-        and _is_chance(block.row_spread, four, each=block.width, of=block.rows)
-        and _is_chance(block.column_spread, four, each=block.rows, of=block.width)
+        and _is_chance(block.row_spread, four, each=block.width, of=rows)
+        and _is_chance(block.column_spread, four, each=rows, of=block.width)
     )
 
 
