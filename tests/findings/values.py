@@ -11,7 +11,7 @@ import numpy as np
 from drafter_audit.audit.lint import Lint, lint
 from tests.checkpoints import read_peer
 from tests.findings.case import Build, Case
-from tests.findings.vocabulary_map import CHOSEN, DRAFT, ROWS, VOCABULARY
+from tests.findings.vocabulary_map import CHOSEN, DRAFT, ROWS, VOCABULARY, marks
 from tests.rows import Array, bf16, peer_rows, write_arrays
 
 HEAD, EMBED, WIDTH = "lm_head.weight", "embed_tokens.weight", 64
@@ -39,7 +39,7 @@ def norms(hidden_norm: Array | None = None) -> dict[str, Array]:
 def write(folder: Path, arrays: Mapping[str, Array], **config: Any) -> str:
     """SpecForge's drafter of those arrays, the others as peers have them or holes; returned as a reference."""
     original, tensors, _ = read_peer("specforge_eagle3")
-    whole = {**norms(), HEAD: trained(DRAFT), "d2t": CHOSEN - ROWS, **arrays}
+    whole = {**norms(), HEAD: trained(DRAFT), "d2t": CHOSEN - ROWS, "t2d": marks(CHOSEN), **arrays}
     others = {name: of for name, of in tensors.items() if name not in (*whole, EMBED)}
     return write_arrays(folder, {**original, "initializer_range": 0.02, **config}, others, whole)
 

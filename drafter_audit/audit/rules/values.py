@@ -1,26 +1,13 @@
-"""What norms and sampled rows say: never loaded, never trained, damaged, or rows of the wrong tokens.
-
-How a trained table is told from a fresh one. Fresh values are told by five figures at once, in every sampled block:
-standard deviation, mean and kurtosis are those of an initialisation, and the norms of rows and of columns spread no
-more than by chance, which is sqrt((kurtosis - 1) / (4 n)) for n elements each. Measured on what peers' own code made:
-
-    table                                              std    / init  kurtosis  row spread  column spread, over chance
-    head of SpecForge 0.2.0, 255 steps, width 128      0.0607   3.04      2.47        5.5       2.8
-    head of SpecForge, never trained, width 64         0.1515   1.01      3.01        0.97      1.2
-    head of speculators 0.9.0, never trained           0.1492   0.99      2.99        0.95      1.1
-    embedding of the target of the first, trained      0.0248   1.24      5.33        5.9       1.7
-    embedding of an untrained target                   0.1505   1.00      2.97        1.1       0.8
-    embedding of SmolLM2-135M-Instruct, by its blocks  0.12-0.15  3-4     7.9-9.2     2.3-3.3   5.2-8.7
-"""
+"""What norms and sampled rows say: never loaded, never trained, damaged, or rows of the wrong tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from math import sqrt
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.freshness import Start, start_of
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.stored_values import StoredValues, Table
 
@@ -32,7 +19,7 @@ CODES = (
         "VALUES-NONFINITE",
         ("error",),
         "a norm or a sampled row of head or embedding holds a NaN or an infinity",
-        "shapes fit; a NaN among the logits makes each draft token the same one, and every draft is rejected",
+        "shapes fit, engines check no values, and a rejected draft costs time alone",
         "the tensors, and how many values of those read",
         "load the tensor from the training checkpoint and export again",
         "speculators 0.9.0 model.py (DraftVocabMixin) fills lm_head and embed_tokens with NaN until they are loaded",
@@ -41,10 +28,10 @@ CODES = (
         "NORM-ZERO",
         ("error",),
         "a norm is all zeros",
-        "it loads, and everything behind it is the same for each token",
+        "it loads, and puts out zeros whatever comes in",
         "the norm's least and greatest value",
         "export it again from the training checkpoint",
-        "deduced from RMSNorm: the output is its weight times the normed input",
+        "deduced: an RMSNorm's output is its weight times the normed input (transformers modeling_llama.py)",
     ),
     Code(
         "NORM-ONES",
@@ -103,9 +90,6 @@ _MOVED = 0.02
 _MANY = 0.02
 """Share of equal or zero rows above which they are no chance."""
 
-_LEAST_ELEMENTS = 2048
-"""Of a block, below which its figures prove nothing."""
-
 
 def values(spec: DrafterSpec) -> Findings:
     if spec.values is None or not spec.is_drafter:
@@ -143,7 +127,7 @@ def _zero_norms(spec: DrafterSpec, values: StoredValues) -> Findings:
         return
     for norm in values.norms:
         if norm.is_all(0.0):
-            what, consequence = f"{norm.name} is all zeros", "whatever is behind it is the same for each token"
+            what, consequence = f"{norm.name} is all zeros", "it puts out zeros, whatever comes in"
             yield Finding("NORM-ZERO", "error", what, consequence, key=norm.name, file=norm.file, evidence=_ends(norm))
 
 
@@ -230,7 +214,7 @@ def _spread(table: Table, count: Callable[[Block], int]) -> bool:
 
 
 def _random_head(spec: DrafterSpec, head: Table) -> Findings:
-    start = _start_of(spec, head)
+    start = start_of(spec, head)
     if start is not None:
         consequence = "if it was never trained or never loaded, drafts are chance and nearly none is accepted"
         yield _random("HEAD-RANDOM", head, start, consequence)
@@ -239,55 +223,23 @@ def _random_head(spec: DrafterSpec, head: Table) -> Findings:
 def _random_embedding(spec: DrafterSpec, embedding: Table) -> Findings:
     """Not where rows were compared and are the target's."""
     copies = {one.tensor for one in spec.evidence if one.is_copy}
-    start = _start_of(spec, embedding) if embedding.name not in copies else None
+    start = start_of(spec, embedding) if embedding.name not in copies else None
     if start is not None:
         consequence = "SGLang and TensorRT-LLM put the target's in its place, vLLM keeps this one and drafts from noise"
         yield _random("EMB-RANDOM", embedding, start, consequence)
 
 
-def _random(code: str, table: Table, start: tuple[str, float, float], consequence: str) -> Finding:
-    what, std, _ = start
+def _random(code: str, table: Table, start: Start, consequence: str) -> Finding:
     return Finding(
         code,
         "warning",
-        f"{table.name} looks freshly initialised: every sampled block is {what} with a standard deviation of {std:.4g}",
+        f"{table.name} looks freshly initialised: each sampled block is {start.what} of standard deviation {start.std:.4g}",
         consequence,
         key=table.name,
         file=table.file,
-        evidence={"initialisation": what, "std": std, "blocks": [block.to_dict() for block in table.blocks]},
+        evidence={
+            "initialisation": start.what,
+            "std": start.std,
+            "blocks": [block.to_dict() for block in table.blocks],
+        },
     )
-
-
-def _start_of(spec: DrafterSpec, table: Table) -> tuple[str, float, float] | None:
-    """The initialisation that every block looks like: its name, standard deviation and kurtosis."""
-    for start in _starts(spec, table.width):
-        if table.blocks and all(_is_fresh(block, std=start[1], kurtosis=start[2]) for block in table.blocks):
-            return start
-    return None
-
-
-def _starts(spec: DrafterSpec, width: int) -> Iterator[tuple[str, float, float]]:
-    """What transformers' models, torch's nn.Linear and nn.Embedding start with."""
-    yield "normal, as initializer_range has it,", spec.config.number("initializer_range") or 0.02, 3.0
-    yield "uniform, as nn.Linear starts,", 1 / sqrt(3 * width), 1.8
-    yield "normal, as nn.Embedding starts,", 1.0, 3.0
-
-
-def _is_fresh(block: Block, *, std: float, kurtosis: float) -> bool:
-    """All five figures within four standard errors, and no closer than a margin for dtypes that round."""
-    rows, four = block.rows - block.zero_rows, kurtosis - 1
-    size = rows * block.width
-    if size < _LEAST_ELEMENTS or block.std is None or block.mean is None or block.kurtosis is None:
-        return False
-    return (
-        abs(block.std / std - 1) <= max(0.02, 4 * sqrt(four / (4 * size)))
-        and abs(block.mean) <= max(0.002, 4 / sqrt(size)) * std
-        and abs(block.kurtosis - kurtosis) <= max(0.05, 4 * sqrt(24 / size))
-        and _is_chance(block.row_spread, four, each=block.width, of=rows)
-        and _is_chance(block.column_spread, four, each=rows, of=block.width)
-    )
-
-
-def _is_chance(spread: float | None, four: float, *, each: int, of: int) -> bool:
-    """Whether `of` norms of `each` independent elements spread no more than that."""
-    return spread is not None and spread <= sqrt(four / (4 * each)) * max(1.25, 1 + 5 / sqrt(2 * of))

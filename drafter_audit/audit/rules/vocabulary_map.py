@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.stored_values import D2T, T2D
+from drafter_audit.drafter.value_reads import D2T, T2D
 
 if TYPE_CHECKING:  # the module imports numpy
     from drafter_audit.measure.vocabulary import Slip, VocabularyMap
@@ -33,7 +33,7 @@ CODES = (
         "both are whole numbers of one shape, and an id beyond the vocabulary is read past the end, not refused",
         "read as offsets the entries leave the vocabulary or repeat, read as ids they do not",
         "subtract the draft id from each entry; a GGUF file alone holds ids",
-        "https://github.com/SafeAILab/EAGLE/issues/222; SGLang 0.5.x and vLLM llama_eagle3.py add arange to d2t",
+        "https://github.com/SafeAILab/EAGLE/issues/222; SGLang's and vLLM's models/llama_eagle3.py add arange to d2t",
     ),
     Code(
         "D2T-RANGE",
@@ -85,7 +85,7 @@ CODES = (
 
 _PADDING = 0.01
 """Share of the target's ids that may lack a draft id before an identity map is called wrong: padding rows at the end of
-a vocabulary (Qwen2.5: 151,665 tokens in 152,064 rows) have no tokens."""
+a vocabulary have no tokens (vllm-project/vllm#55133: 200,058 tokens in 201,024 rows)."""
 
 
 def vocabulary_map(spec: DrafterSpec) -> Findings:
@@ -129,7 +129,8 @@ def _dtype(spec: DrafterSpec) -> Findings:
 
 
 def _zero(spec: DrafterSpec, found: VocabularyMap, missing: int) -> Finding:
-    marks = "" if found.marked is None else f", t2d marks {'just those' if found.marks_prefix else 'others'}"
+    marked = "just those" if found.marks_prefix else "others" if found.marked else "none"
+    marks = "" if found.marked is None else f", t2d marks {marked}"
     what = f"d2t maps the {found.entries:,} draft ids to the first {found.entries:,} target ids{marks}"
     padding = missing <= _PADDING * (found.entries + missing)
     wrong = "no other token is ever drafted, and a head of other tokens has every draft rejected"
