@@ -1,7 +1,7 @@
 """Whether a table looks as it was initialised, or trained.
 
-Fresh values are told by five figures at once, in every sampled block: standard deviation, mean and kurtosis are those of
-an initialisation, and the norms of rows and of columns spread no more than by chance, which is
+Fresh values are told by five figures at once, in every sampled block: standard deviation, mean and kurtosis are those
+of an initialisation, and the norms of rows and of columns spread no more than by chance, which is
 sqrt((kurtosis - 1) / (4 n)) for n elements each. Measured on what peers' own code made, and on one published model:
 
     table                                              std    / init  kurtosis  row spread  column spread, over chance

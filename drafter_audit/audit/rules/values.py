@@ -233,7 +233,7 @@ def _random(code: str, table: Table, start: Start, consequence: str) -> Finding:
     return Finding(
         code,
         "warning",
-        f"{table.name} looks freshly initialised: each sampled block is {start.what} of standard deviation {start.std:.4g}",
+        f"{table.name} looks freshly initialised: sampled rows are {start.what} of standard deviation {start.std:.4g}",
         consequence,
         key=table.name,
         file=table.file,
