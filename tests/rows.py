@@ -16,7 +16,9 @@ from tests.checkpoints import PEERS, Tensors, read_peer
 from tests.hub import write_sparse
 
 STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "F64": "<f8"}
-NAMES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64", "float64": "F64"}
+NAMES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64", "int32": "I32", "float64": "F64"} | {
+    "bool": "BOOL"
+}
 
 Array = np.ndarray
 Rows = Mapping[str, Mapping[int, bytes]]

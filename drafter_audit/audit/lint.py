@@ -11,6 +11,7 @@ from drafter_audit.audit.rules import find
 from drafter_audit.drafter.boundaries import Reading
 from drafter_audit.drafter.open import open_drafter, with_reading
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.stored_values import with_values
 from drafter_audit.engines import engine_of, newest_releases, read_releases
 from drafter_audit.engines.base import Served, serve
 
@@ -42,7 +43,7 @@ def lint(ref: str, *, target: str | None = None, engines: Sequence[str] = (), re
     Raises AuditError.
     """
     releases = read_releases(engines) or newest_releases()
-    spec = open_drafter(ref, target=target)
+    spec = with_values(open_drafter(ref, target=target))
     spec = spec if reading is None else with_reading(spec, reading)
     served = tuple(serve(engine_of(release), spec, release) for release in releases)
     return Lint(spec, "drafter", (), find(spec), served)

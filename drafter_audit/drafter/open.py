@@ -64,6 +64,7 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | 
         tensors=weigh(new.tensors, spec.evidence),
         evidence=spec.evidence,
         evidence_none=spec.evidence_none,
+        values=spec.values,
     )
 
 

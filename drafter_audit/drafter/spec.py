@@ -16,6 +16,7 @@ from drafter_audit.drafter.evidence import Evidence
 from drafter_audit.drafter.expected import config_implied
 from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
+from drafter_audit.drafter.stored_values import StoredValues
 from drafter_audit.drafter.target import Target
 from drafter_audit.facts.records import AcceptLen, Throughput, Training
 from drafter_audit.sources.base import Source
@@ -78,7 +79,8 @@ class DrafterSpec:
     believed.
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     `evidence` are comparisons with the target's rows, made where the user named the target; `evidence_none` says why
-    there are none although it was named.
+    there are none although it was named. `values` are what its own map, norms and sampled rows say: None where they
+    were not read, which is done for `lint` alone.
     """
 
     ref: str
@@ -102,6 +104,7 @@ class DrafterSpec:
     facts_unread: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     evidence_none: str | None = None
+    values: StoredValues | None = None
 
     @property
     def table(self) -> TensorTable | None:

@@ -20,6 +20,8 @@ from drafter_audit.audit.rules import (
     settings,
     shapes,
     targets,
+    values,
+    vocabulary_map,
 )
 from drafter_audit.drafter.spec import DrafterSpec
 
@@ -33,6 +35,8 @@ MODULES: tuple[ModuleType, ...] = (
     shapes,
     contents,
     settings,
+    vocabulary_map,
+    values,
     evidence,
     loading,
     packed,
@@ -77,6 +81,7 @@ _WIRING: tuple[Rule, ...] = (
     facts.record,
     facts.facts,
 )
+_VALUES: tuple[Rule, ...] = (vocabulary_map.vocabulary_map, values.values)
 
 
 def codes() -> tuple[Code, ...]:
@@ -86,7 +91,7 @@ def codes() -> tuple[Code, ...]:
 
 def find(spec: DrafterSpec) -> tuple[Finding, ...]:
     """Every finding, errors first, in the order of the rules within one severity."""
-    return _apply((*_CONTENTS, *_WIRING), spec)
+    return _apply((*_CONTENTS, *_VALUES, *_WIRING), spec)
 
 
 def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
