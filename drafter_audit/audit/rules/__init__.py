@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, loading, settings, shapes
+from drafter_audit.audit.finding import SEVERITIES, Finding, Findings
+from drafter_audit.audit.rules import (
+    contents,
+    engines,
+    evidence,
+    files,
+    index,
+    layer_ids,
+    loading,
+    settings,
+    shapes,
+    target_tables,
+)
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.engines.base import Served
 
 Rule = Callable[[DrafterSpec], Findings]
 
@@ -38,6 +50,7 @@ _WIRING: tuple[Rule, ...] = (
     settings.target,
     settings.vocabulary,
     settings.target_heads,
+    target_tables.target_tables,
     loading.class_name,
     loading.prefix,
     loading.deeper_layers,
@@ -47,9 +60,9 @@ _WIRING: tuple[Rule, ...] = (
 )
 
 
-def find(spec: DrafterSpec) -> tuple[Finding, ...]:
-    """Every finding, errors first, in the order of the rules within one severity."""
-    return _apply((*_CONTENTS, *_WIRING), spec)
+def find(spec: DrafterSpec, served: Sequence[Served] = ()) -> tuple[Finding, ...]:
+    """Every finding, those of the engines `served` too, errors first, in the order of the rules within one severity."""
+    return _in_order((*_apply((*_CONTENTS, *_WIRING), spec), *engines.engines(spec, served)))
 
 
 def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
@@ -62,6 +75,8 @@ def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
 
 
 def _apply(rules: tuple[Rule, ...], spec: DrafterSpec) -> tuple[Finding, ...]:
-    order = {"error": 0, "warning": 1, "info": 2}
-    found = [finding for rule in rules for finding in rule(spec)]
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    return _in_order(finding for rule in rules for finding in rule(spec))
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))

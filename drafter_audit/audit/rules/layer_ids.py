@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.drafter.boundaries import spelled
 from drafter_audit.drafter.spec import DrafterSpec
 
 
@@ -56,7 +57,7 @@ def _ids_missing(spec: DrafterSpec) -> Findings:
     if not spec.kind.traits.defaults:
         return
     slots = spec.architecture.num_aux_hidden_states
-    taken = "guess" if spec.aux_layers.boundaries is None else f"take boundaries {list(spec.aux_layers.boundaries)}"
+    taken = "guess" if spec.aux_layers.boundaries is None else f"take boundaries {spelled(spec.aux_layers.boundaries)}"
     yield Finding(
         "IDS-MISSING",
         "info" if slots in (None, 3) else "warning",
@@ -74,7 +75,8 @@ def _ambiguous(spec: DrafterSpec) -> Finding:
     return Finding(
         "IDS-AMBIG",
         "warning",
-        f"layer ids {list(aux.declared or ())} mean boundaries {taken} or {list(other.boundaries)}; {aux.why}",
+        f"layer ids {list(aux.declared or ())} mean boundaries {spelled(aux.boundaries)} or "
+        f"{spelled(other.boundaries)}; {aux.why}",
         "an engine that takes the other reading shifts every state by one layer, silently",
         key=aux.key,
         evidence={
