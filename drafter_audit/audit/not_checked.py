@@ -27,7 +27,7 @@ _NEEDS: Mapping[Level, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-_EAGLE_ONLY = _NEEDS["target_config"][:2]  # of kinds whose ids mean boundaries
+_OF_IDS = _NEEDS["target_config"][:2]  # only of kinds that read states of layers
 
 
 def level_of(spec: DrafterSpec) -> Level:
@@ -49,12 +49,11 @@ def not_checked(spec: DrafterSpec, served: Sequence[Served], asked: Level) -> tu
 
 
 def _of_target(spec: DrafterSpec, asked: Level) -> Iterator[str]:
+    """One sentence for each level that was not reached."""
     reached = LEVELS.index(level_of(spec))
     for level in LEVELS[reached + 1 :]:
-        why = _why(spec, level, asked)
-        for thing in _NEEDS[level]:
-            if spec.kind.traits.reads_aux or thing not in _EAGLE_ONLY:
-                yield f"{thing} ({why})"
+        things = [each for each in _NEEDS[level] if spec.kind.traits.reads_aux or each not in _OF_IDS]
+        yield f"{'; '.join(things)} ({_why(spec, level, asked)})"
 
 
 def _why(spec: DrafterSpec, level: Level, asked: Level) -> str:

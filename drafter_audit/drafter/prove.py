@@ -27,6 +27,7 @@ from drafter_audit.drafter.target_weights import (
     why_unreadable,
 )
 from drafter_audit.errors import AuditError, CheckpointError, NetworkError, escape
+from drafter_audit.sources.names import is_weight_name
 from drafter_audit.sources.open import open_source
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ def _weights(source: CountedSource, target: str) -> TargetWeights | str:
         theirs = open_source(target)
         if theirs.kind == "bundled":
             return f"{target} is a bundled record, which has no weights: name the repository"
-        theirs.files()
+        if not any(map(is_weight_name, theirs.files())):
+            return f"{target} has no weight files"
     except NetworkError:
         raise
     except AuditError as error:

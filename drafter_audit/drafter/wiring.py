@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from drafter_audit.drafter.boundaries import Ids, spelled
+from drafter_audit.drafter.boundaries import Ids
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
@@ -74,18 +74,6 @@ class Wiring:
             "boundaries": None if boundaries is None else list(boundaries),
             "rope_scaling": None if scaling is None else dict(scaling),
         }
-
-
-def in_words(value: object) -> str:
-    """One knob's value as people read it.
-
-    >>> in_words((0, 30, 58)), in_words(None), in_words(1e6), in_words((("factor", 8.0), ("type", "yarn")))
-    ('[0 (embedding output), 30, 58]', 'none', '1000000', 'factor 8.0, type yarn')
-    """
-    if isinstance(value, tuple):
-        ids = all(isinstance(item, int) for item in value)
-        return spelled(value) if ids else ", ".join(f"{key} {item}" for key, item in value)
-    return "none" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 KNOBS = tuple(field.name for field in fields(Wiring))

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from drafter_audit.audit.finding import SEVERITIES
+from drafter_audit.audit.knob_words import in_words
 from drafter_audit.audit.lint import Lint
 from drafter_audit.audit.written_config import Written
 from drafter_audit.drafter.boundaries import spelled
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import in_words
-from drafter_audit.engines.base import Difference, Served
+from drafter_audit.engines.base import Difference, Rule, Served
 from drafter_audit.errors import escape
 from drafter_audit.report.document import Block, Code, Document, Lines, Table
 from drafter_audit.report.findings_view import findings_csv, findings_with_fixes
@@ -93,8 +93,9 @@ def _named(result: Lint) -> Iterator[Block]:
     for served in result.engines if result.named else ():
         label = served.release.label
         if served.differs:
-            headers = ("knob", "declared", f"in {label}", "why")
+            headers = ("knob", "declared", f"in {label}", "by rule")
             yield Table(headers, tuple(map(_knob_row, served.differs)), f"Wiring under {label}")
+            yield Lines(tuple(dict.fromkeys(_source(d.rule) for d in served.differs if d.rule)))
         if served.edit:
             text = json.dumps(served.edit, indent=2)
             yield Code(text, "json", f"To set in config.json for {label}, null to remove a key")
@@ -102,8 +103,12 @@ def _named(result: Lint) -> Iterator[Block]:
 
 def _knob_row(difference: Difference) -> tuple[str, ...]:
     rule = difference.rule
-    why = NOTHING if rule is None else f"{escape(rule.text)}\n({rule.proof}: {escape(rule.source)})"
-    return difference.knob, in_words(difference.declared), in_words(difference.effective), why
+    by = NOTHING if rule is None else f"{rule.name}, {rule.proof}"
+    return difference.knob, in_words(difference.declared), in_words(difference.effective), by
+
+
+def _source(rule: Rule) -> str:
+    return f"{rule.name}: {rule.source}"
 
 
 def _written(written: Written) -> Iterator[Block]:

@@ -5,6 +5,7 @@ The engine's own file says what it does and by which rule; here each knob gets i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,11 +15,13 @@ from typing import Any
 from packaging.version import Version
 
 from drafter_audit.audit.finding import Finding, Findings, Severity
+from drafter_audit.audit.knob_words import in_json, in_words
 from drafter_audit.audit.rules.engine_codes import CODES as CODES
+from drafter_audit.drafter.boundaries import NOTE
+from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import in_words
 from drafter_audit.engines import engine_of
-from drafter_audit.engines.base import Difference, Rule, Served
+from drafter_audit.engines.base import Difference, Rule, Served, merged
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,9 @@ class _Knob:
     keys: tuple[str, ...] = ()
 
 
-_IDS = _Knob("ENGINE-IDS", "fc reads other states than in training, and nothing says so", ("layer_ids", "aux_hidden"))
+_IDS = _Knob(
+    "ENGINE-IDS", "fc reads other states than in training, and nothing says so", ("layer_ids", "aux_hidden", NOTE)
+)
 _ROPE = _Knob("ENGINE-ROPE", "attention sees other positions than in training", ("rope", "position"))
 _REST = _Knob("ENGINE-WIRING", "the drafter computes something else than in training")
 _KNOBS: Mapping[str, _Knob] = MappingProxyType(
@@ -57,6 +62,7 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
 )
 # Keys of config.json, by a part of their name, that an engine may not look for where they stand.
 _PLACES = (("layer_ids", "IDS-KEYPLACE"), ("norm", "NORM-PLACE"))
+_SAME = "what it takes instead is the same here"
 _BY_ROLE: Mapping[str | None, Severity] = MappingProxyType({"trainable": "error", "frozen": "info"})
 
 
@@ -93,9 +99,9 @@ def _labelled(finding: Finding, served: Served, runners: Sequence[str | None] | 
 
 
 def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
-    yield from _refused(served)
+    yield from _refused(spec, served)
     yield from (_differs(spec, served, difference) for difference in served.differs)
-    yield from (_ignored(spec, served, key, rule) for key, rule in served.effect.ignored)
+    yield from (_ignored(served, key, rule) for key, rule in _unread_keys(spec, served).items())
     for rule, text in served.effect.notes:
         yield Finding("ENGINE-NOTE", "info", f"notes: {text}", rule.text, evidence=_rule(rule))
 
@@ -112,38 +118,54 @@ def _unread(served: Served) -> Findings:
         )
 
 
-def _refused(served: Served) -> Findings:
+def _refused(spec: DrafterSpec, served: Served) -> Findings:
     claimed = {part for knob in _KNOBS.values() for part in knob.keys}
     rest = {key: value for key, value in served.edit.items() if not _named({key: value}, tuple(claimed))}
+    left = _refusing_still(spec, served)
     for rule, text in served.effect.refusals:
         yield Finding(
             "ENGINE-LOAD",
             "error",
             f"does not serve it: {text}",
-            "it stops when it loads the drafter, or at the first request",
+            f"{rule.text}: it stops when it loads the drafter, or at the first request",
             evidence=_rule(rule),
-            fix_set=rest or None,
+            fix_set=None if rule in left else rest or None,
         )
+
+
+def _refusing_still(spec: DrafterSpec, served: Served) -> set[Rule]:
+    """The rules by which the engine refuses the drafter with its edit made."""
+    if not served.edit:
+        return {rule for rule, _ in served.effect.refusals}
+    edited = with_config(spec, merged(spec.config.raw, served.edit), boundaries=spec.aux_layers.boundaries)
+    return {rule for rule, _ in engine_of(served.release).effect(edited, served.release).refusals}
 
 
 def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Finding:
     knob, rule = _knob(difference), difference.rule
     declared, effective = in_words(difference.declared), in_words(difference.effective)
-    because = f"{rule.text}; " if rule else ""
+    because, at_launch = f"{rule.text}; " if rule else "", _launch(served, difference)
     return Finding(
         knob.code,
         _severity(spec, difference),
         f"takes {difference.knob} as {effective}, the drafter declares {declared}",
-        f"{because}{knob.consequence}",
+        f"{because}{knob.consequence}" + (f"; started with {json.dumps(at_launch)} it does not" if at_launch else ""),
         key=_key(spec, knob.code),
         evidence={
             "knob": difference.knob,
-            "declared": _plain(difference.declared),
-            "effective": _plain(difference.effective),
+            "declared": in_json(difference.declared),
+            "effective": in_json(difference.effective),
+            **({"launch": at_launch} if at_launch else {}),
             **_rule(rule),
         },
         fix_set=(_named(served.edit, knob.keys) or None) if difference.mended else None,
     )
+
+
+def _launch(served: Served, difference: Difference) -> Mapping[str, Any]:
+    """Settings of the engine's own start that bring the boundaries where no key of config.json does."""
+    settings: Mapping[str, Any] = getattr(served.effect, "launch", {})
+    return settings if difference.knob == "boundaries" and not difference.mended else {}
 
 
 def _knob(difference: Difference) -> _Knob:
@@ -155,24 +177,43 @@ def _knob(difference: Difference) -> _Knob:
 def _severity(spec: DrafterSpec, difference: Difference) -> Severity:
     if difference.knob in ("embedding", "head") and difference.declared == "own":
         name = "embed_tokens.weight" if difference.knob == "embedding" else "lm_head.weight"
-        return _BY_ROLE.get(next((t.role for t in spec.tensors if t.name.endswith(name)), None), "warning")
+        return _BY_ROLE.get(_role(spec, name), "warning")
     others = [alternative.boundaries for alternative in spec.aux_layers.alternatives]
     unsure = difference.knob == "boundaries" and spec.aux_layers.confidence != "high"
     return "warning" if unsure and difference.effective in others else "error"
 
 
-def _ignored(spec: DrafterSpec, served: Served, key: str, rule: Rule) -> Finding:
+def _role(spec: DrafterSpec, name: str) -> str | None:
+    """The role of the tensor of that canonical name, None where it is not stored."""
+    stored = spec.clues.tensors.get(name)
+    return next((tensor.role for tensor in spec.tensors if stored and tensor.name == stored.name), None)
+
+
+def _unread_keys(spec: DrafterSpec, served: Served) -> dict[str, Rule | None]:
+    """The keys that the engine ignores, and the one of the layer ids also where its default happens to be the same."""
+    effect, ids = served.effect, spec.aux_layers.key
+    passed_over = ids is not None and bool(effect.read) and ids not in effect.read
+    coincides = {ids: effect.because.get("boundaries")} if ids is not None and passed_over else {}
+    return coincides | dict(effect.ignored)
+
+
+def _ignored(served: Served, key: str, rule: Rule | None) -> Finding:
     """A key that an engine does not read. Where that changes a knob, the knob has a finding of its own."""
     code = next((code for part, code in _PLACES if part in key), "ENGINE-NOTE")
-    part = "layer_ids" if code == "IDS-KEYPLACE" else key.rpartition(".")[2]
+    parts = _IDS.keys if code == "IDS-KEYPLACE" else (key.rpartition(".")[2],)
+    turned = [difference.knob for difference in served.differs if difference.rule == rule]
+    unknown = code == "IDS-KEYPLACE" and served.boundaries is None
+    instead = "without the target's layer count what it takes instead is not known" if unknown else _SAME
+    unturned = f"{rule.text}; {instead}" if rule else instead
+    why = f"so it takes {' and '.join(turned)} otherwise" if turned else unturned
     return Finding(
         code,
         "info" if code == "ENGINE-NOTE" else "warning",
         f"does not read {key}",
-        f"{rule.text}; it takes its own default there, and says nothing",
+        why,
         key=key,
         evidence={"key": key, **_rule(rule)},
-        fix_set=_named(served.edit, (part,)) or None,
+        fix_set=_named(served.edit, parts) or None,
     )
 
 
@@ -186,13 +227,6 @@ def _rule(rule: Rule | None) -> dict[str, Any]:
     if rule is None:
         return {"rule": None, "says": None, "proof": "deduced", "source": None}
     return {"rule": rule.name, "says": rule.text, "proof": rule.proof, "source": rule.source}
-
-
-def _plain(value: object) -> object:
-    """A knob's value as JSON."""
-    if isinstance(value, tuple):
-        return list(value) if all(isinstance(item, int) for item in value) else dict(value)
-    return value
 
 
 def _named(edit: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
