@@ -11,7 +11,7 @@ from drafter_audit.audit.lint import Lint, lint
 from drafter_audit.audit.rules.engine_codes import CODES
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.errors import UsageError
-from tests.checkpoints import KIMI_CONFIG, PEERS, kimi_tensors, read_peer, write_checkpoint, write_peer
+from tests.checkpoints import EMBEDDING, KIMI_CONFIG, PEERS, kimi_tensors, read_peer, write_checkpoint, write_peer
 from tests.findings.engines import CASES, NESTED, kimi, write_target
 from tests.hub import Hub
 from tests.rows import cut_peer
@@ -147,6 +147,17 @@ def test_ids_that_may_be_meant_as_the_engine_takes_them_are_a_warning(tmp_path: 
     assert not [f for f in maybe.findings if f.code == "ENGINE-IDS"]
     outputs = lint(kimi_checkpoint(tmp_path / "e"), target=target, engines=["tensorrt-llm"], reading="output_of_layer")
     assert {f.severity for f in outputs.findings if f.code == "ENGINE-IDS"} == {"error"}
+
+
+@pytest.mark.parametrize(("trained", "severity"), [(True, "error"), (None, "warning"), (False, None)])
+def test_an_own_embedding_that_is_replaced(tmp_path: Path, trained: bool | None, severity: str | None) -> None:
+    """SGLang takes the target's: grave where the drafter's was trained, nothing where it is a copy."""
+    tensors = {name.replace("midlayer.", "layers.0."): shape for name, shape in {**kimi_tensors(), **EMBEDDING}.items()}
+    config = KIMI_CONFIG if trained is None else {**KIMI_CONFIG, "embed_requires_grad": trained}
+    ref = write_checkpoint(tmp_path / "d", config, tensors)
+    result = lint(ref, target=write_target(tmp_path / "t"), engines=["sglang"], level="target_config")
+    found = [finding.severity for finding in result.findings if finding.code == "EMB-REPLACED"]
+    assert found == ([] if severity is None else [severity])
 
 
 def test_every_code_of_an_engine_has_a_case() -> None:

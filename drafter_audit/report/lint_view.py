@@ -91,14 +91,25 @@ def _engine_row(served: Served, layers: int | None) -> tuple[str, ...]:
 def _named(result: Lint) -> Iterator[Block]:
     """For each engine that was named: the wiring where it departs, and the config to write."""
     for served in result.engines if result.named else ():
-        label = served.release.label
         if served.differs:
+            label = served.release.label
             headers = ("knob", "declared", f"in {label}", "by rule")
             yield Table(headers, tuple(map(_knob_row, served.differs)), f"Wiring under {label}")
             yield Lines(tuple(dict.fromkeys(_source(d.rule) for d in served.differs if d.rule)))
+    if result.named:
+        yield from _configs(result)
+
+
+def _configs(result: Lint) -> Iterator[Code]:
+    """The edit for each release, once for runners that need the same."""
+    needed: dict[tuple[str, str], list[str]] = {}
+    for served in result.engines:
         if served.edit:
-            text = json.dumps(served.edit, indent=2)
-            yield Code(text, "json", f"To set in config.json for {label}, null to remove a key")
+            release = f"{served.release.engine}@{served.release.version}"
+            needed.setdefault((release, json.dumps(served.edit, indent=2)), []).append(served.release.label)
+    for (release, text), labels in needed.items():
+        label = labels[0] if len(labels) == 1 else release
+        yield Code(text, "json", f"To set in config.json for {label}, null to remove a key")
 
 
 def _knob_row(difference: Difference) -> tuple[str, ...]:

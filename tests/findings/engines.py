@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drafter_audit.audit.lint import Lint, lint
-from tests.checkpoints import KIMI_CONFIG, Tensors, kimi_tensors, write_checkpoint, write_peer
+from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 from tests.findings.case import Build, Case
 
 NESTED = "eagle_aux_hidden_state_layer_ids"
@@ -45,8 +45,15 @@ def kimi(engine: str, *, ids: list[int] | None = None, tensors: Tensors | None =
     return build
 
 
-def peer(name: str, engine: str) -> Build:
-    return lambda folder: lint(write_peer(folder / name, name), engines=[engine])
+def peer(name: str, engine: str, without: str = "", **config: Any) -> Build:
+    """A peer's checkpoint with some keys changed, and one tensor left out."""
+    published, tensors, metadata = read_peer(name)
+    kept = {tensor: shape for tensor, shape in tensors.items() if tensor != without}
+
+    def build(folder: Path) -> Lint:
+        return lint(write_checkpoint(folder / name, {**published, **config}, kept, metadata), engines=[engine])
+
+    return build
 
 
 TRT, TRT_OLD, LLAMA_CPP = "tensorrt-llm@1.4.0rc1", "tensorrt-llm@1.2.0", "llama.cpp"
@@ -72,6 +79,18 @@ CASES = (
     ),
     Case("RES-UNSUPPORTED", fires=kimi(TRT, norm_before_residual=True), silent=kimi(TRT, norm_before_residual=False)),
     Case("ENGINE-FEEDBACK", fires=kimi(LLAMA_CPP, norm_output=True), silent=kimi(LLAMA_CPP, norm_output=False)),
+    Case(
+        "EMB-REPLACED",
+        fires=kimi("sglang", tensors=EMBEDDING, embed_requires_grad=True),
+        silent=kimi("sglang", tensors=EMBEDDING),  # a frozen copy is the target's own
+    ),
+    Case("HEAD-REPLACED", fires=kimi("sglang", tie_word_embeddings=True), silent=kimi("sglang")),
+    Case("ENGINE-MAP", fires=peer("specforge_eagle3", "vllm", without="d2t"), silent=peer("specforge_eagle3", "vllm")),
+    Case(
+        "ENGINE-WIRING",
+        fires=peer("specforge_eagle3", "vllm", without="lm_head.weight", tie_word_embeddings=True),
+        silent=peer("specforge_eagle3", "vllm", without="lm_head.weight"),
+    ),
     Case("ENGINE-ROPE", fires=kimi(TRT_OLD, **ROPE_5), silent=kimi(TRT, **ROPE_5)),
     Case("ENGINE-NOTE", fires=kimi(TRT, ids=[-1, 29, 57]), silent=kimi(TRT, ids=[1, 29, 57])),
     Case("ENGINE-UNREAD", fires=kimi("sglang@99.0"), silent=kimi("sglang")),

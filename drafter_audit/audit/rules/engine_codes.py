@@ -109,15 +109,6 @@ CODES = (
         source="https://github.com/vllm-project/vllm/pull/18909",
     ),
     Code(
-        "ENGINE-SCALE",
-        ("error",),
-        what="The engine scales the rows of the embedding otherwise than training did.",
-        silent="Only their length differs, no shape.",
-        evidence=_EVIDENCE,
-        fix="None in config.json.",
-        source="https://github.com/sgl-project/sglang/pull/23976",
-    ),
-    Code(
         "ENGINE-WIRING",
         ("error",),
         what="The engine connects the drafter otherwise than it declares, in a way that has no code of its own.",

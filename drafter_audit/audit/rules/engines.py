@@ -57,7 +57,6 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
         "rope_scaling": _ROPE,
         "position_offset": _ROPE,
         "vocab_map": _Knob("ENGINE-MAP", "draft ids become the wrong tokens", ("vocab",)),
-        "embedding_scale": _Knob("ENGINE-SCALE", "embeddings reach the drafter at another scale than in training"),
     }
 )
 # Keys of config.json, by a part of their name, that an engine may not look for where they stand.
@@ -101,9 +100,10 @@ def _labelled(finding: Finding, served: Served, runners: Sequence[str | None] | 
 def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from _refused(spec, served)
     yield from (_differs(spec, served, difference) for difference in served.differs)
-    yield from (_ignored(served, key, rule) for key, rule in _unread_keys(spec, served).items())
+    yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
     for rule, text in served.effect.notes:
-        yield Finding("ENGINE-NOTE", "info", f"notes: {text}", rule.text, evidence=_rule(rule))
+        more = "nothing else follows for this drafter" if text == rule.text else rule.text
+        yield Finding("ENGINE-NOTE", "info", f"has a rule to know of: {text}", more, evidence=_rule(rule))
 
 
 def _unread(served: Served) -> Findings:
@@ -158,7 +158,7 @@ def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Findi
             **({"launch": at_launch} if at_launch else {}),
             **_rule(rule),
         },
-        fix_set=(_named(served.edit, knob.keys) or None) if difference.mended else None,
+        fix_set=_fix(spec, served, knob.keys) if difference.mended else None,
     )
 
 
@@ -192,16 +192,16 @@ def _role(spec: DrafterSpec, name: str) -> str | None:
 def _unread_keys(spec: DrafterSpec, served: Served) -> dict[str, Rule | None]:
     """The keys that the engine ignores, and the one of the layer ids also where its default happens to be the same."""
     effect, ids = served.effect, spec.aux_layers.key
-    passed_over = ids is not None and bool(effect.read) and ids not in effect.read
+    passed_over = served.boundaries is not None and bool(effect.read) and ids not in effect.read
     coincides = {ids: effect.because.get("boundaries")} if ids is not None and passed_over else {}
     return coincides | dict(effect.ignored)
 
 
-def _ignored(served: Served, key: str, rule: Rule | None) -> Finding:
+def _ignored(spec: DrafterSpec, served: Served, key: str, rule: Rule | None) -> Finding:
     """A key that an engine does not read. Where that changes a knob, the knob has a finding of its own."""
     code = next((code for part, code in _PLACES if part in key), "ENGINE-NOTE")
     parts = _IDS.keys if code == "IDS-KEYPLACE" else (key.rpartition(".")[2],)
-    turned = [difference.knob for difference in served.differs if difference.rule == rule]
+    turned = [d.knob for d in served.differs if d.rule == rule or any(part in key for part in _knob(d).keys)]
     unknown = code == "IDS-KEYPLACE" and served.boundaries is None
     instead = "without the target's layer count what it takes instead is not known" if unknown else _SAME
     unturned = f"{rule.text}; {instead}" if rule else instead
@@ -213,7 +213,7 @@ def _ignored(served: Served, key: str, rule: Rule | None) -> Finding:
         why,
         key=key,
         evidence={"key": key, **_rule(rule)},
-        fix_set=_named(served.edit, parts) or None,
+        fix_set=_fix(spec, served, parts),
     )
 
 
@@ -227,6 +227,15 @@ def _rule(rule: Rule | None) -> dict[str, Any]:
     if rule is None:
         return {"rule": None, "says": None, "proof": "deduced", "source": None}
     return {"rule": rule.name, "says": rule.text, "proof": rule.proof, "source": rule.source}
+
+
+def _fix(spec: DrafterSpec, served: Served, parts: Sequence[str]) -> dict[str, Any] | None:
+    """What of the engine's edit sets keys of those names. Ids go with a note of their boundaries: alone they are
+    ambiguous."""
+    found, boundaries = _named(served.edit, parts), spec.aux_layers.boundaries
+    if found and NOTE in parts and boundaries is not None:
+        found[NOTE] = {"boundaries": list(boundaries)}
+    return found or None
 
 
 def _named(edit: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
