@@ -128,7 +128,7 @@ def _noted(spec: DrafterSpec, edit: Mapping[str, Any], engine: str) -> dict[str,
 def _as_before(before: str, config: Mapping[str, Any]) -> str:
     """JSON laid out as the text `before` was, so that the diff shows what changed and no more."""
     indent = re.search(r"\n([ \t]+)\S", before)
-    text = json.dumps(config, indent=indent[1] if indent else 2, ensure_ascii=before.isascii())
+    text = json.dumps(config, indent=indent[1] if indent else None, ensure_ascii=before.isascii())
     return text + ("\n" if before.endswith("\n") else "")
 
 
