@@ -105,7 +105,7 @@ def command_line() -> list[str]:
 def compare_starts(
     name: str, command: list[str], baseline: str, bound: float, runs: int, *, seconds: float | None = None
 ) -> Row:
-    """Time `python -c baseline` and `command` in turns, `runs` times each; `seconds` bounds the median wall time too."""
+    """Time `python -c baseline` and `command` in turns, `runs` times each; `seconds` bounds the wall time too."""
     base = [sys.executable, "-c", baseline]
     for argv in (base, command):
         # Once unmeasured: the first run compiles bytecode and fetches files from the disk.
