@@ -63,9 +63,11 @@ def _why(spec: DrafterSpec, level: Level, asked: Level) -> str:
     target = spec.target
     if level == "target_config":
         return target.unread or "no file says which target this drafter is for: name it with --target"
-    if target.read_from is not None and target.said_by != "--target":
+    if target.read_from is None:
+        return "without the target's config no more of it is read"
+    if target.said_by != "--target":
         return "headers and rows are read of a target named with --target only"
-    return (spec.headers_none if level == "target_headers" else _why_no_rows(spec)) or "its config was not read"
+    return (spec.headers_none if level == "target_headers" else _why_no_rows(spec)) or "nothing was found to compare"
 
 
 def _why_no_rows(spec: DrafterSpec) -> str | None:

@@ -57,9 +57,11 @@ def _title(spec: DrafterSpec) -> str:
 def _head(result: Lint) -> Iterator[str]:
     spec = result.spec
     target, aux = spec.target, spec.aux_layers
-    if spec.is_drafter:
-        layers = f", {target.num_layers} layers" if target.num_layers else ""
-        yield f"target: {escape(target.ref or 'unknown')}{layers}; level of knowledge: {result.level}"
+    if not spec.is_drafter:
+        yield "It is not known to be a drafter: what bears on drafters alone is not looked at."
+        return
+    layers = f", {target.num_layers} layers" if target.num_layers else ""
+    yield f"target: {escape(target.ref or 'unknown')}{layers}; level of knowledge: {result.level}"
     if spec.kind.traits.reads_aux:
         ids = "no layer ids" if aux.declared is None else f"layer ids {plain(aux.declared)} of {escape(aux.key or '')}"
         yield (
