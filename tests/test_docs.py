@@ -50,6 +50,11 @@ def test_the_page_of_the_command_line_is_up_to_date():
     assert doc("cli.md") == made, "run: python docs/generate_cli.py"
 
 
+def test_the_page_of_the_engines_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "docs" / "generate_engines.py"))["page"]()
+    assert doc("engines.md") == made, "run: python docs/generate_engines.py"
+
+
 def test_the_page_of_the_command_line_does_not_depend_on_the_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert runpy.run_path(str(ROOT / "docs" / "generate_cli.py"))["page"]() == doc("cli.md")

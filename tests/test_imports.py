@@ -94,6 +94,13 @@ def test_a_command_on_local_files_loads_nothing_heavy(command, drafters):
     assert leaks(chains, is_allowed=lambda top: top not in HEAVY) == []
 
 
+def test_lint_loads_neither_the_hubs_client_nor_torch(drafters, tmp_path):
+    """numpy it may: values of the drafter are looked at."""
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 8, "hidden_size": 64}')
+    chains = imports("-m", "drafter_audit", "lint", drafters[0], "--target", str(tmp_path), "--fail-on", "never")
+    assert leaks(chains, is_allowed=lambda top: top not in HEAVY - {"numpy"}) == []
+
+
 def test_help_loads_click_and_the_standard_library_only(bare):
     chains = {name: chain for name, chain in imports("-m", "drafter_audit", "--help").items() if name not in bare}
     allowed = sys.stdlib_module_names | {"drafter_audit", "click"}

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
 
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+"""The gravest first."""
+
 
 @dataclass(frozen=True)
 class Finding:

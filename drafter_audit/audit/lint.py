@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drafter_audit.audit.finding import Finding
+from drafter_audit.audit.finding import SEVERITIES, Finding, Severity
+from drafter_audit.audit.not_checked import level_of, not_checked
 from drafter_audit.audit.rules import find
 from drafter_audit.drafter.boundaries import Reading
 from drafter_audit.drafter.open import open_drafter, with_reading
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.stored_values import with_values
+from drafter_audit.drafter.target import Level
 from drafter_audit.engines import engine_of, newest_releases, read_releases
 from drafter_audit.engines.base import Served, serve
 
@@ -19,17 +21,32 @@ from drafter_audit.engines.base import Served, serve
 @dataclass(frozen=True)
 class Lint:
     """The result of `lint` for one drafter: `level` is how much was known of the target, `not_checked` what that left
-    open. `engines` are those asked for, else every one at its newest release; only those asked for yield findings."""
+    open. `engines` are those asked for (`named`), else every one at its newest release; only those asked for yield
+    findings."""
 
     spec: DrafterSpec
-    level: str
+    level: Level
     not_checked: tuple[str, ...]
     findings: tuple[Finding, ...]
     engines: tuple[Served, ...]
+    named: bool = False
+
+    def reaches(self, severity: Severity) -> bool:
+        """Whether any finding is as grave as `severity`, or graver."""
+        failing = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return any(finding.severity in failing for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
+        spec = self.spec
         return {
-            "ref": self.spec.ref,
+            "ref": spec.ref,
+            "name": spec.name,
+            "source": spec.source,
+            "revision": spec.revision,
+            "kind": spec.kind.name,
+            "dialect": spec.dialect.name,
+            "target": spec.target.to_dict(),
+            "aux_layers": spec.aux_layers.to_dict(),
             "level": self.level,
             "not_checked": list(self.not_checked),
             "findings": [finding.to_dict() for finding in self.findings],
@@ -37,13 +54,27 @@ class Lint:
         }
 
 
-def lint(ref: str, *, target: str | None = None, engines: Sequence[str] = (), reading: Reading | None = None) -> Lint:
+def lint(
+    ref: str,
+    *,
+    target: str | None = None,
+    engines: Sequence[str] = (),
+    reading: Reading | None = None,
+    level: Level = "target_rows",
+) -> Lint:
     """Everything that is visible without running `ref`. `engines` are names such as "sglang@0.5.23", "vllm" or "all".
 
-    Raises AuditError.
+    `level` bounds what is read of the target; its headers and rows are read where `target` names it. Raises AuditError.
     """
-    releases = read_releases(engines) or newest_releases()
-    spec = with_values(open_drafter(ref, target=target))
+    named = read_releases(engines)
+    spec = with_values(open_drafter(ref, target=target, level=level))
     spec = spec if reading is None else with_reading(spec, reading)
-    served = tuple(serve(engine_of(release), spec, release) for release in releases)
-    return Lint(spec, "drafter", (), find(spec), served)
+    served = tuple(serve(engine_of(release), spec, release) for release in named or newest_releases())
+    return Lint(
+        spec=spec,
+        level=level_of(spec),
+        not_checked=not_checked(spec, served if named else (), level),
+        findings=find(spec, served if named else ()),
+        engines=served,
+        named=bool(named),
+    )

@@ -20,18 +20,36 @@ class Meant:
 
 def default_refs() -> Meant:
     """The drafter in the current folder, else the project file's, else the bundled drafters that can be counted."""
-    from drafter_audit.facts import project, registry
+    from drafter_audit.facts import registry
+
+    here = _refs_here()
+    if here:
+        return Meant(here)
+    return _countable(tuple(record for record in map(registry.load, registry.names()) if record.role == "drafter"))
+
+
+def named_or_here(refs: tuple[str, ...]) -> tuple[str, ...]:
+    """The references given, else the drafters of the current folder. Raises UsageError where it has none."""
+    from drafter_audit.errors import UsageError
+
+    found = refs or _refs_here()
+    if not found:
+        raise UsageError("no DRAFTER is named, and this folder has none", "drafter-audit lint", "name one")
+    return found
+
+
+def _refs_here() -> tuple[str, ...]:
+    """The drafter in the current folder, else those that the project file lists."""
+    from drafter_audit.facts import project
 
     here = project.working_folder()
     if (here / "config.json").is_file():
-        return Meant((".",))
+        return (".",)
     weights = [path.name for path in [*here.glob("*.safetensors")] or here.glob("pytorch_model*.bin")]
     if weights:
-        return Meant(tuple(weights) if len(weights) == 1 else (".",))
+        return tuple(weights) if len(weights) == 1 else (".",)
     listed = project.in_folder(here)
-    if listed is not None and listed.drafters:
-        return Meant(tuple(entry.path or "." for entry in listed.drafters))
-    return _countable(tuple(record for record in map(registry.load, registry.names()) if record.role == "drafter"))
+    return tuple(entry.path or "." for entry in listed.drafters) if listed is not None else ()
 
 
 def _countable(drafters: tuple[Record, ...]) -> Meant:

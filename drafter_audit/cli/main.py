@@ -10,6 +10,7 @@ import click
 
 from drafter_audit import __version__
 from drafter_audit.cli.compare import compare
+from drafter_audit.cli.lint import lint
 from drafter_audit.cli.models import models
 from drafter_audit.cli.params import params
 from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AuditError, escape
@@ -27,7 +28,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _command in (compare, params, models):
+for _command in (compare, lint, params, models):
     cli.add_command(_command)
 
 

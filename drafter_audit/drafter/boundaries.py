@@ -121,6 +121,18 @@ def read_as(aux: AuxLayers, reading: Reading, layers: int | None) -> AuxLayers:
     return meant(aux, boundaries if listed else tuple(sorted(boundaries)), "as --reading says")
 
 
+def spelled(boundaries: Sequence[int] | None, layers: int | None = None) -> str:
+    """Boundaries as people read them: an embedding tap is named as such, and so is the last of `layers` layers.
+
+    >>> spelled((0, 30, 61), 61)
+    "[0 (embedding output), 30, 61 (last layer's output)]"
+    """
+    names = {0: " (embedding output)", **({layers: " (last layer's output)"} if layers else {})}
+    if boundaries is None:
+        return "unknown"
+    return f"[{', '.join(str(boundary) + names.get(boundary, '') for boundary in boundaries)}]"
+
+
 def _noted(aux: AuxLayers, config: ConfigView) -> AuxLayers:
     """What an edit noted of the boundaries, if it did, over any reading of the ids."""
     note = ConfigView(config.section(NOTE), f"{config.where}: {NOTE}").layer_ids("boundaries")

@@ -23,6 +23,21 @@ _COPIES = {
 
 
 @dataclass(frozen=True)
+class TargetTable:
+    """What the target's headers say of a table that a drafter copies or borrows.
+
+    `part` is the drafter's canonical name for it, `name` the target's own; `rows` and `width` are its shape as stored,
+    both None where it is packed. A tied target gives its embedding as its head.
+    """
+
+    part: str
+    name: str
+    dtype: str
+    rows: int | None
+    width: int | None
+
+
+@dataclass(frozen=True)
 class Evidence:
     """One tensor of a drafter against the target's. `tensor` and `target_tensor` are names as stored.
 

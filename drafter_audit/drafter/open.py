@@ -20,26 +20,29 @@ from drafter_audit.drafter.kinds import detect_kind
 from drafter_audit.drafter.quantization import QUANT_FILE
 from drafter_audit.drafter.roles import assign_roles
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.target import Target, implied_target, named_target
+from drafter_audit.drafter.target import Level, Target, implied_target, named_target
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
 
-def open_drafter(ref: str, *, target: str | None = None) -> DrafterSpec:
+def open_drafter(ref: str, *, target: str | None = None, level: Level | None = None) -> DrafterSpec:
     """Everything that files and published facts tell of `ref`; no weight is read unless `target` is given.
 
     `target` names the target model where no file does, and overrides what they say. Rows of its embedding and head are
     then compared with the drafter's, and overrule what is said of them by rule: at most 8 MB, with all that is read of
-    the drafter's other files. Raises AuditError.
+    the drafter's other files. `level` bounds what is read of the target, and has its headers kept. Raises AuditError.
     """
     source = open_source(ref)
-    if target is None:
-        return _read(source, None)
-    from drafter_audit.drafter.prove import with_evidence  # reads weights: only where it is asked for
+    if target is None or level in ("drafter", "target_config"):
+        return _read(source, target, unread=level == "drafter")
+    from drafter_audit.drafter.prove import with_evidence, with_headers  # reads weights: only where it is asked for
     from drafter_audit.drafter.target_weights import CountedSource
 
     counted = CountedSource(source)
-    return with_evidence(replace(_read(counted, target), origin=source), counted, target)
+    spec = replace(_read(counted, target), origin=source)
+    if level is None:
+        return with_evidence(spec, counted, target)
+    return with_headers(spec, counted, target, rows=level == "target_rows")
 
 
 def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | None = None) -> DrafterSpec:
@@ -65,6 +68,8 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | 
         evidence=spec.evidence,
         evidence_none=spec.evidence_none,
         values=spec.values,
+        target_tables=spec.target_tables,
+        headers_none=spec.headers_none,
     )
 
 
@@ -73,8 +78,8 @@ def with_reading(spec: DrafterSpec, reading: Reading) -> DrafterSpec:
     return replace(spec, aux_layers=read_as(spec.aux_layers, reading, spec.target.num_layers))
 
 
-def _read(source: Source, target: str | None) -> DrafterSpec:
-    """What all files but the weights' rows tell. Raises AuditError."""
+def _read(source: Source, target: str | None, *, unread: bool = False) -> DrafterSpec:
+    """What all files but the weights' rows tell; `unread`: nothing of the target's. Raises AuditError."""
     raw, where = _config(source), f"{source.name}: config.json"
     table = load_table(source)
     if table and table.gguf and not raw:
@@ -82,7 +87,8 @@ def _read(source: Source, target: str | None) -> DrafterSpec:
     config = ConfigView(raw, where)
     background = gather(source, config)
     clues = Clues(config, table, table.metadata if table else {}, _quant_file(source, config))
-    return _describe(source, clues, background, _target(source, background, target))
+    known = _unread(background, target) if unread else _target(source, background, target)
+    return _describe(source, clues, background, known)
 
 
 def _config(source: Source) -> Mapping[str, Any]:
@@ -105,6 +111,12 @@ def _target(source: Source, background: Background, named: str | None) -> Target
     if named is not None:
         return named_target(named)
     return implied_target(background.target, background.target_said_by, ask_hub=source.kind == "hub")
+
+
+def _unread(background: Background, named: str | None) -> Target:
+    """The target by name alone."""
+    said_by = background.target_said_by if named is None else "--target"
+    return Target(ref=named or background.target, said_by=said_by)
 
 
 def _describe(source: Source, clues: Clues, background: Background, target: Target) -> DrafterSpec:

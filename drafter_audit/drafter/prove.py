@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.config_view import ConfigView
-from drafter_audit.drafter.evidence import Evidence, weigh
+from drafter_audit.drafter.evidence import Evidence, TargetTable, weigh
 from drafter_audit.drafter.names import canonical
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
@@ -27,6 +27,7 @@ from drafter_audit.drafter.target_weights import (
     why_unreadable,
 )
 from drafter_audit.errors import AuditError, CheckpointError, NetworkError, escape
+from drafter_audit.sources.names import is_weight_name
 from drafter_audit.sources.open import open_source
 
 if TYPE_CHECKING:
@@ -79,28 +80,77 @@ def with_evidence(spec: DrafterSpec, source: CountedSource, target: str) -> Draf
     evidence `evidence_none` says why: that a target's weights are no weights, or not for this user, is no failure of
     the counts, which rest on rules then. Raises NetworkError: what another try may prove is not left unproved.
     """
+    nothing = _nothing_to_compare(spec)
+    return replace(spec, evidence_none=nothing) if nothing else _with_rows(spec, source, _weights(source, target))
+
+
+def with_headers(spec: DrafterSpec, source: CountedSource, target: str, *, rows: bool) -> DrafterSpec:
+    """`spec` with the shapes of the target's embedding and head, and evidence too where `rows` says so.
+
+    Where there are no headers `headers_none` says why. Raises NetworkError.
+    """
+    weights, nothing = _weights(source, target), _nothing_to_compare(spec)
+    spec = _with_tables(spec, weights)
+    if not rows or nothing:
+        return replace(spec, evidence_none=nothing if rows else None)
+    return _with_rows(spec, source, weights)
+
+
+def _nothing_to_compare(spec: DrafterSpec) -> str | None:
+    """Why a drafter has no rows to set against a target's, None where it has."""
     if spec.table is None:
-        return replace(spec, evidence_none="no weights of the drafter were read")
+        return "no weights of the drafter were read"
     if spec.table.gguf:  # its rows may be quantised in blocks, and its d2t holds ids where others hold offsets
-        return replace(spec, evidence_none="rows of a GGUF file are not compared: name what it was converted from")
-    stored = [name for name in (_EMBEDDING, _HEAD) if _stored(spec, name)]
-    if not spec.is_drafter or not stored:
-        what = "the drafter stores neither embedding nor head" if spec.is_drafter else "it is no drafter"
-        return replace(spec, evidence_none=what)
+        return "rows of a GGUF file are not compared: name what it was converted from"
+    if not spec.is_drafter:
+        return "it is no drafter"
+    return None if _stored_parts(spec) else "the drafter stores neither embedding nor head"
+
+
+def _stored_parts(spec: DrafterSpec) -> list[str]:
+    return [name for name in (_EMBEDDING, _HEAD) if _stored(spec, name)]
+
+
+def _weights(source: CountedSource, target: str) -> TargetWeights | str:
+    """The target's weights, on the drafter's account, or why there are none. Raises NetworkError."""
     try:
         theirs = open_source(target)
         if theirs.kind == "bundled":
-            return replace(
-                spec, evidence_none=f"{target} is a bundled record, which has no weights: name the repository"
-            )
-        theirs.files()
+            return f"{target} is a bundled record, which has no weights: name the repository"
+        if not any(map(is_weight_name, theirs.files())):
+            return f"{target} has no weight files"
     except NetworkError:
         raise
     except AuditError as error:
-        return replace(spec, evidence_none=str(error))
-    ours = source.up_to(MOST_BYTES)
-    evidence = tuple(_gather(spec, ours, TargetWeights(ours.beside(theirs)), stored))
-    none = None if evidence else f"{escape(target)} stores no embedding and no head under a known name"
+        return str(error)
+    return TargetWeights(source.up_to(MOST_BYTES).beside(theirs))
+
+
+def _with_tables(spec: DrafterSpec, weights: TargetWeights | str) -> DrafterSpec:
+    if isinstance(weights, str):
+        return replace(spec, headers_none=weights)
+    try:
+        found = {name: _counterpart(weights, name) for name in (_EMBEDDING, _HEAD)}
+    except NetworkError:
+        raise
+    except AuditError as error:
+        return replace(spec, headers_none=str(error))
+    tables = tuple(_table(name, one) for name, one in found.items() if one is not None)
+    none = None if tables else "the target stores no embedding and no head under a known name"
+    return replace(spec, target_tables=tables, headers_none=none)
+
+
+def _table(part: str, found: Found) -> TargetTable:
+    shape = found.tensor.shape
+    rows, width = shape if len(shape) == 2 and found.packed is None else (None, None)
+    return TargetTable(part, found.tensor.name, found.tensor.dtype, rows, width)
+
+
+def _with_rows(spec: DrafterSpec, source: CountedSource, weights: TargetWeights | str) -> DrafterSpec:
+    if isinstance(weights, str):
+        return replace(spec, evidence_none=weights)
+    evidence = tuple(_gather(spec, source.up_to(MOST_BYTES), weights, _stored_parts(spec)))
+    none = None if evidence else f"{escape(weights.source.ref)} stores no embedding and no head under a known name"
     return replace(spec, evidence=evidence, evidence_none=none, tensors=weigh(spec.tensors, evidence))
 
 

@@ -12,7 +12,7 @@ from drafter_audit.drafter.boundaries import AuxLayers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import Dialect
-from drafter_audit.drafter.evidence import Evidence
+from drafter_audit.drafter.evidence import Evidence, TargetTable
 from drafter_audit.drafter.expected import config_implied
 from drafter_audit.drafter.kinds import Kind
 from drafter_audit.drafter.roles import STORED_ROLES, TensorRole
@@ -80,7 +80,8 @@ class DrafterSpec:
     `facts_disagree` tells of origins that contradict each other on one fact, `facts_unread` of those not readable.
     `evidence` are comparisons with the target's rows, made where the user named the target; `evidence_none` says why
     there are none although it was named. `values` are what its own map, norms and sampled rows say: None where they
-    were not read, which is done for `lint` alone.
+    were not read, which is done for `lint` alone. `target_tables` are the target's embedding and head by their
+    headers, read where a level was asked for; `headers_none` says why there are none.
     """
 
     ref: str
@@ -105,6 +106,8 @@ class DrafterSpec:
     evidence: tuple[Evidence, ...] = ()
     evidence_none: str | None = None
     values: StoredValues | None = None
+    target_tables: tuple[TargetTable, ...] = ()
+    headers_none: str | None = None
 
     @property
     def table(self) -> TensorTable | None:

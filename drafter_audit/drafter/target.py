@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.drafter.config_view import ConfigView
@@ -15,6 +15,11 @@ from drafter_audit.errors import AuditError
 from drafter_audit.facts import registry
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
+
+Level = Literal["drafter", "target_config", "target_headers", "target_rows"]
+"""How much of a target is read: nothing, its config, the shapes of its embedding and head too, rows of them too."""
+
+LEVELS: tuple[Level, ...] = ("drafter", "target_config", "target_headers", "target_rows")
 
 UNQUANTISED = "none"
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from drafter_audit.audit.compare import Comparison
+from drafter_audit.drafter.boundaries import spelled
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import escape
 from drafter_audit.facts.records import AcceptLen, Throughput
@@ -72,11 +73,11 @@ def _layer_ids(spec: DrafterSpec) -> str:
 
 def _boundaries(spec: DrafterSpec) -> str:
     aux = spec.aux_layers
-    others = "".join(f"\nor {plain(a.boundaries)} if read as {a.reading}" for a in aux.alternatives)
+    others = "".join(f"\nor {spelled(a.boundaries)} if read as {a.reading}" for a in aux.alternatives)
     return (
         NOTHING
         if aux.boundaries is None
-        else f"{plain(aux.boundaries)} ({aux.reading}, {aux.confidence} confidence){others}"
+        else f"{spelled(aux.boundaries, spec.target.num_layers)} ({aux.reading}, {aux.confidence} confidence){others}"
     )
 
 
@@ -230,6 +231,8 @@ def _differences(comparison: Comparison) -> Table:
 
 
 def _value(field: str, value: object) -> str:
+    if field == "aux_layers.boundaries" and isinstance(value, tuple):
+        return spelled(value)
     counted = field.startswith("parameters.") or field == "training.samples"
     return count(value) if counted and isinstance(value, int) else plain(value)
 

@@ -34,8 +34,20 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Text to be taken over as it stands, never wrapped; `language` is what Markdown calls it."""
+
+    text: str
+    language: str
+    title: str | None = None
+
+
+Block = Table | Lines | Code
+
+
+@dataclass(frozen=True)
 class Document:
     """Blocks in reading order, and the one table that stands for them as CSV (raw numbers, no thousands separators)."""
 
-    blocks: tuple[Table | Lines, ...]
+    blocks: tuple[Block, ...]
     csv: Table

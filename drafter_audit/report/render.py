@@ -6,7 +6,7 @@ import shutil
 import textwrap
 
 from drafter_audit.errors import escape
-from drafter_audit.report.document import Document, Lines, Table
+from drafter_audit.report.document import Block, Code, Document, Lines, Table
 
 FORMATS = ("table", "json", "markdown", "csv")
 _WIDTH = 132  # columns where no terminal tells its own
@@ -25,9 +25,11 @@ def render(document: Document, style: str) -> str:
     return "\n\n".join(block(part) for part in document.blocks) + "\n"
 
 
-def _plain(block: Table | Lines) -> str:
+def _plain(block: Block) -> str:
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
     title = [escape(block.title), "-" * len(escape(block.title))] if block.title else []
+    if isinstance(block, Code):
+        return "\n".join([*title, *_verbatim(block)])
     if isinstance(block, Lines):
         line_width = min(width, _LONGEST_LINE)
         lines = (_fill(_shown(line), line_width, subsequent_indent="  ") for line in block.lines)
@@ -69,8 +71,14 @@ def _fill(line: str, width: int, *, subsequent_indent: str = "") -> str:
     return textwrap.fill(line, width, subsequent_indent=subsequent_indent, break_on_hyphens=False)
 
 
-def _markdown(block: Table | Lines) -> str:
+def _verbatim(block: Code) -> list[str]:
+    return [_shown(line) for line in block.text.rstrip("\n").split("\n")]
+
+
+def _markdown(block: Block) -> str:
     title = [f"### {_markdown_text(block.title)}", ""] if block.title else []
+    if isinstance(block, Code):
+        return "\n".join([*title, f"```{block.language}", *_verbatim(block), "```"])
     if isinstance(block, Lines):
         return "\n".join(title + [f"- {_markdown_text(line)}" for line in block.lines])
     rows = [[_markdown_text(cell) for cell in row] for row in block.rows]

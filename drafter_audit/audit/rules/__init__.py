@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
 from drafter_audit.audit.code import Code
-from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.finding import SEVERITIES, Finding, Findings
 from drafter_audit.audit.rules import (
     contents,
+    engines,
     evidence,
     facts,
     files,
@@ -19,11 +20,13 @@ from drafter_audit.audit.rules import (
     packed,
     settings,
     shapes,
+    target_tables,
     targets,
     values,
     vocabulary_map,
 )
 from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.engines.base import Served
 
 Rule = Callable[[DrafterSpec], Findings]
 
@@ -31,6 +34,7 @@ Rule = Callable[[DrafterSpec], Findings]
 MODULES: tuple[ModuleType, ...] = (
     kind,
     targets,
+    target_tables,
     layer_ids,
     shapes,
     contents,
@@ -39,6 +43,7 @@ MODULES: tuple[ModuleType, ...] = (
     values,
     evidence,
     loading,
+    engines,
     packed,
     index,
     files,
@@ -74,6 +79,7 @@ _WIRING: tuple[Rule, ...] = (
     targets.target,
     targets.vocabulary,
     targets.target_heads,
+    target_tables.target_tables,
     loading.class_name,
     loading.prefix,
     loading.deeper_layers,
@@ -89,9 +95,9 @@ def codes() -> tuple[Code, ...]:
     return tuple(code for module in MODULES for code in module.CODES)
 
 
-def find(spec: DrafterSpec) -> tuple[Finding, ...]:
-    """Every finding, errors first, in the order of the rules within one severity."""
-    return _apply((*_CONTENTS, *_VALUES, *_WIRING), spec)
+def find(spec: DrafterSpec, served: Sequence[Served] = ()) -> tuple[Finding, ...]:
+    """Every finding, those of the engines `served` too, errors first, in the order of the rules within one severity."""
+    return _in_order((*_apply((*_CONTENTS, *_VALUES, *_WIRING), spec), *engines.engines(spec, served)))
 
 
 def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
@@ -104,6 +110,8 @@ def find_in_contents(spec: DrafterSpec) -> tuple[Finding, ...]:
 
 
 def _apply(rules: tuple[Rule, ...], spec: DrafterSpec) -> tuple[Finding, ...]:
-    order = {"error": 0, "warning": 1, "info": 2}
-    found = [finding for rule in rules for finding in rule(spec)]
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    return _in_order(finding for rule in rules for finding in rule(spec))
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))

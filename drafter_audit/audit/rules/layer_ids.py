@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.drafter.boundaries import Alternative
+from drafter_audit.drafter.boundaries import Alternative, spelled
 from drafter_audit.drafter.spec import DrafterSpec
 
 CODES: tuple[Code, ...] = (
@@ -137,7 +137,7 @@ def _ids_missing(spec: DrafterSpec) -> Findings:
     if not spec.kind.traits.defaults:
         return
     slots = spec.architecture.num_aux_hidden_states
-    taken = "guess" if spec.aux_layers.boundaries is None else f"take boundaries {list(spec.aux_layers.boundaries)}"
+    taken = "guess" if spec.aux_layers.boundaries is None else f"take boundaries {spelled(spec.aux_layers.boundaries)}"
     yield Finding(
         "IDS-MISSING",
         "info" if slots in (None, 3) else "warning",
@@ -154,7 +154,8 @@ def _ambiguous(spec: DrafterSpec, other: Alternative) -> Finding:
     return Finding(
         "IDS-AMBIG",
         "warning",
-        f"layer ids {list(aux.declared or ())} mean boundaries {taken} or {list(other.boundaries)}; {aux.why}",
+        f"layer ids {list(aux.declared or ())} mean boundaries {spelled(aux.boundaries)} or "
+        f"{spelled(other.boundaries)}; {aux.why}",
         "an engine that takes the other reading shifts every state by one layer, silently",
         key=aux.key,
         evidence={

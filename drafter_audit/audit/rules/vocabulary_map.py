@@ -60,7 +60,7 @@ CODES = (
         silent=_TRAINS_FINE,
         evidence="How many entries, and the first whose target id an earlier one has.",
         fix="Export d2t again: each target id once.",
-        source="vLLM llama_eagle3.py writes the logits of draft ids to their target ids, so of two the last written stays; "
+        source="vLLM llama_eagle3.py writes the logits of draft ids to their target ids, so of two the last stays; "
         "llama.cpp's converter refuses repeats",
     ),
     Code(

@@ -1,0 +1,138 @@
+"""The codes of audit/rules/engines.py, in words."""
+
+from __future__ import annotations
+
+from drafter_audit.audit.code import Code
+
+_EVIDENCE = "The engine's own source at that release: the finding names the rule, its source and how well it is proved."
+
+CODES = (
+    Code(
+        "ENGINE-LOAD",
+        ("error",),
+        what="The engine does not load the drafter, or stops at the first request.",
+        silent="It is not silent, but known before a machine is rented.",
+        evidence=_EVIDENCE,
+        fix="The edit of config.json, where one helps; else another release or engine.",
+        source="https://github.com/sgl-project/sglang/issues/8229",
+    ),
+    Code(
+        "ENGINE-IDS",
+        ("error", "warning"),
+        what="The engine hands the drafter other target states than it declares. A warning where the declared ids can "
+        "be read in two ways and the engine takes the other.",
+        silent="Shapes fit whatever layers are read, and the output stays the target's: only acceptance falls.",
+        evidence=_EVIDENCE,
+        fix="The ids as this engine reads them.",
+        source="https://github.com/sgl-project/sglang/pull/25454",
+    ),
+    Code(
+        "IDS-KEYPLACE",
+        ("warning",),
+        what="The key that gives the layer ids is not one that the engine reads, also where its default is the same.",
+        silent="A default is taken without a word.",
+        evidence=_EVIDENCE,
+        fix="The ids under the key that this engine reads.",
+        source="https://github.com/vllm-project/vllm/pull/50170",
+    ),
+    Code(
+        "ENGINE-NORM",
+        ("error",),
+        what="The engine leaves out the norm before fc, or adds one.",
+        silent="Weights that nobody asks for are dropped when loading.",
+        evidence=_EVIDENCE,
+        fix="The flag where this engine reads it.",
+        source="https://github.com/vllm-project/vllm/pull/38111",
+    ),
+    Code(
+        "NORM-PLACE",
+        ("warning",),
+        what="A norm's key stands where the engine does not look.",
+        silent="The engine takes its default.",
+        evidence=_EVIDENCE,
+        fix="The key where this engine reads it.",
+        source="https://github.com/vllm-project/vllm/pull/42143",
+    ),
+    Code(
+        "RES-UNSUPPORTED",
+        ("error",),
+        what="The engine adds the first layer's attention to another state than training did.",
+        silent="The switch changes no weight's shape.",
+        evidence=_EVIDENCE,
+        fix="The switch where this engine reads it; for engines without one, none.",
+        source="https://github.com/vllm-project/speculators/pull/53",
+    ),
+    Code(
+        "ENGINE-FEEDBACK",
+        ("error",),
+        what="The engine feeds back the layer's output from the other side of the final norm than training did.",
+        silent="The first drafted token is right, only later ones fall off.",
+        evidence=_EVIDENCE,
+        fix="The flag where this engine reads it.",
+        source="https://github.com/vllm-project/speculators/pull/610",
+    ),
+    Code(
+        "EMB-REPLACED",
+        ("error", "warning", "info"),
+        what="The engine puts the target's embedding in the place of the drafter's own. An error where that was "
+        "trained, a warning where it is not known.",
+        silent="Both tables have one shape.",
+        evidence=_EVIDENCE + " Whether it was trained: the trainer's rule, or rows with --target.",
+        fix="None in config.json: an engine that keeps the drafter's.",
+        source="https://github.com/vllm-project/vllm/pull/28549",
+    ),
+    Code(
+        "HEAD-REPLACED",
+        ("error", "warning", "info"),
+        what="The engine puts another head in the place of the drafter's own.",
+        silent="Logits have a shape that fits, or are cut to it.",
+        evidence=_EVIDENCE + " Whether it was trained: the trainer's rule, or rows with --target.",
+        fix="tie_word_embeddings off where that is why; else an engine that keeps the drafter's.",
+        source="https://github.com/vllm-project/vllm-ascend/pull/9795",
+    ),
+    Code(
+        "ENGINE-ROPE",
+        ("error",),
+        what="The engine reads another rope base or scaling than the drafter declares.",
+        silent="Texts stay plausible; acceptance falls, with length or from the start.",
+        evidence=_EVIDENCE,
+        fix="The settings in the layout that this engine reads.",
+        source="https://github.com/NVIDIA-NeMo/Automodel/pull/2920",
+    ),
+    Code(
+        "ENGINE-MAP",
+        ("error",),
+        what="The engine makes other target ids of draft ids than the map says.",
+        silent="Low ids coincide, so acceptance is not zero.",
+        evidence=_EVIDENCE,
+        fix="The vocabulary's sizes as this engine reads them.",
+        source="https://github.com/vllm-project/vllm/pull/18909",
+    ),
+    Code(
+        "ENGINE-WIRING",
+        ("error",),
+        what="The engine connects the drafter otherwise than it declares, in a way that has no code of its own.",
+        silent="All weights load.",
+        evidence=_EVIDENCE,
+        fix="The edit of config.json, where one helps.",
+        source="https://github.com/vllm-project/vllm/pull/33330",
+    ),
+    Code(
+        "ENGINE-NOTE",
+        ("info",),
+        what="A rule of the engine to know of that changes nothing in what this drafter computes.",
+        silent="It depends on how the engine is started, or on a default that happens to fit.",
+        evidence=_EVIDENCE,
+        fix="None needed.",
+        source="https://github.com/vllm-project/vllm/pull/50170",
+    ),
+    Code(
+        "ENGINE-UNREAD",
+        ("info",),
+        what="The release named is newer than the newest one whose source was read.",
+        silent="Rules change between releases without notice.",
+        evidence="The number of the release.",
+        fix="Check the engine's release notes, or a newer drafter-audit.",
+        source="https://github.com/sgl-project/sglang/pull/25454",
+    ),
+)
