@@ -20,6 +20,7 @@ from drafter_audit.engines.vllm_seen import IDS, placed, usual_name
 
 _V2_SINCE, _V2_DEFAULT_SINCE = Version("0.17.0"), Version("0.29.0")
 _ID_FAULTS = frozenset({"ids_outside", "ids_repeated", "last_unreached", "embedding_fails", "embedding_unreached"})
+_WIDTH_FAULTS = frozenset({"states_misfit", "slots_counted"})
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ def _changes(case: Case, faults: set[str], differs: tuple[str, ...], wanted: Wir
     """Only what must change, one key at a time."""
     yield from _loading(case, faults)
     ids = wanted.boundaries if case.fuses and ("boundaries" in differs or faults & _ID_FAULTS) else None
-    if ids is not None:
+    if ids is not None and case.hands_out(ids):
         yield from _layer_ids(case, ids)
-    elif "states_misfit" in faults and case.spec.aux_layers.boundaries is not None:
-        yield from _slots(case, case.seen.keys, len(case.spec.aux_layers.boundaries))
+    elif faults & _WIDTH_FAULTS:
+        yield from _slots(case, case.seen.keys, case.spec.architecture.num_aux_hidden_states)
     if "residual" in differs:
         yield case.place("norm_before_residual", wanted.residual == "post_norm")
     if "feedback" in differs:
@@ -97,8 +98,8 @@ def _layer_ids(case: Case, ids: Ids) -> Iterator[Mapping[str, Any]]:
     yield from _slots(case, {**case.seen.keys, IDS: list(ids)}, len(ids))
 
 
-def _slots(case: Case, keys: Mapping[str, Any], slots: int) -> Iterator[Mapping[str, Any]]:
-    if case.slots_of(keys) != slots:
+def _slots(case: Case, keys: Mapping[str, Any], slots: int | None) -> Iterator[Mapping[str, Any]]:
+    if slots and case.since("0.22.0") and case.slots_of(keys) != slots:
         yield placed(case.seen, "num_aux_hidden_states", slots, case.release)
 
 

@@ -83,6 +83,11 @@ class Case:
         most = max(ids, default=0) if top is None else top if self.reach.last else top - 1
         return tuple(sorted({i for i in ids if lowest <= i <= most}))
 
+    def hands_out(self, boundaries: Ids) -> bool:
+        """Whether the target's class can give all of these."""
+        embedding = 0 not in boundaries or self.reach.embedding == "yes"
+        return embedding and (self.reach.last or self.layers not in boundaries)
+
     def slots_of(self, keys: Mapping[str, Any]) -> int:
         """How many states fc takes under a config of those keys."""
         if not self.since("0.22.0"):

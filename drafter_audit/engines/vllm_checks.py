@@ -53,6 +53,8 @@ def _config(case: Case) -> Said:
         new = seen.translated and too_new(seen.translated, case.release)
         words = f"speculators_model_type {seen.translated}" if new else " ".join(seen.names) or "no class name"
         yield BY_NAME["architecture_unknown"], f"{words} is not known to {case.release.version}"
+    if seen.translated and _unmarked(case):
+        yield BY_NAME["speculators_unmarked"], "it has neither model_type nor speculators_config"
     if "target_hidden_size" in seen.keys and seen.keys["target_hidden_size"] is None and case.fuses:
         yield BY_NAME["target_hidden_size_null"], "target_hidden_size is null"
     rows, told = case.spec.sizes.measured.get("draft_vocab_size"), seen.keys.get("draft_vocab_size")
@@ -61,14 +63,20 @@ def _config(case: Case) -> Said:
         yield BY_NAME["head_rows"], f"lm_head stores {rows} rows, the config calls for {whole}"
 
 
+def _unmarked(case: Case) -> bool:
+    """A bundled record may leave the section out, a real config may not."""
+    return case.spec.source != "bundled" and not case.spec.config.raw.get("speculators_config")
+
+
 def _kind(case: Case) -> Said:
     if case.spec.kind.name == "peagle":
         if not case.since("0.16.0"):
             yield BY_NAME["parallel_since"], "it is a P-EAGLE drafter"
         elif case.v2:
             yield BY_NAME["parallel_not_v2"], "it is a P-EAGLE drafter"
-        if case.since("0.16.0") and not {"pard_token", "ptd_token_id"} & {*case.seen.keys}:
-            yield BY_NAME["parallel_token"], "config.json has no pard_token"
+        names = {"pard_token", "ptd_token_id"} | ({"mask_token_id"} if case.since("0.28.0") else set())
+        if case.since("0.16.0") and not names & {*case.seen.keys}:
+            yield BY_NAME["parallel_token"], f"config.json has none of {', '.join(sorted(names))}"
     if case.fuses:
         return
     if not case.since("0.12.0") or case.seen.eagle.get("use_aux_hidden_state") is not False:
@@ -99,14 +107,10 @@ def _width(case: Case) -> Said:
         return
     stored, wide = case.spec.clues.dim("fc.weight", 1), case.state_width
     if stored is not None and stored != slots * told:
-        words = f"fc stores {stored} columns, the config calls for {slots} x {told}"
-        yield BY_NAME["states_misfit"], f"{words} ({_slots_rule(case).text})"
+        rule = BY_NAME["slots_counted" if case.since("0.22.0") else "slots_three"]
+        yield rule, f"fc stores {stored} columns, {slots} states of {told} are expected"
     elif states is not None and wide is not None and len(states) * wide != slots * told:
         yield BY_NAME["states_misfit"], f"{len(states)} states of {wide} are captured, fc takes {slots} of {told}"
-
-
-def _slots_rule(case: Case) -> Rule:
-    return BY_NAME["slots_counted" if case.since("0.22.0") else "slots_three"]
 
 
 def _tensors(case: Case) -> Said:

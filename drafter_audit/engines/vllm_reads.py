@@ -31,6 +31,9 @@ _READ = {
     "max_position_embeddings": "0", "logit_scale": "0", "quantization_config": "0", "hidden_act": "0",
 }  # fmt: skip
 
+# Other kinds, by name and whether V2 runs -> since when their ids are read. V1 does not run DSpark.
+_OTHER_SINCE = {("dflash", False): "0.22.0", ("dflash", True): "0.24.0", ("dspark", True): "0.25.0"}
+
 
 def knobs(case: Case, declared: Wiring) -> Iterator[Knob]:
     """Knob -> (its value, the rule that sets it)."""
@@ -194,7 +197,7 @@ def _ids_ignored(case: Case) -> Iterator[tuple[str, Rule]]:
 
 def other_kind(case: Case) -> Iterator[tuple[Rule, str]]:
     """The boundaries of a drafter without an EAGLE layer: DFlash's and DSpark's ids plus one."""
-    found = case.spec.aux_layers.boundaries
-    if case.spec.kind.name in ("dflash", "dspark") and found is not None and case.since("0.22.0"):
+    found, since = case.spec.aux_layers.boundaries, _OTHER_SINCE.get((case.spec.kind.name, case.v2))
+    if since is not None and found is not None and case.since(since):
         rule = BY_NAME["other_kind_ids"]
-        yield rule, f"boundaries {list(found)} are captured: its ids name outputs of layers"
+        yield rule, f"boundaries {list(found)} are captured"

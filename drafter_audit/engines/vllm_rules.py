@@ -73,7 +73,7 @@ _IDS = (
     _deduced(
         "ids_outside",
         "an id below 0 or above L matches no layer: nothing is captured for it, and fc gets a state too few",
-        "0.33.0 model_executor/models/interfaces.py:1655",
+        "0.33.0 model_executor/models/interfaces.py:1647",
     ),
     _deduced(
         "last_unreached",
@@ -133,10 +133,15 @@ _CONFIG = (
         f"0.24.0 {_ALGOS}:45",
         "0.24.0",
     ),
+    _deduced(
+        "speculators_unmarked",
+        "a config without model_type is only known for speculators' by its speculators_config",
+        "0.33.0 transformers_utils/config.py:361-367",
+    ),
     _read(
         "speculators_untranslated",
         "speculators' config is rebuilt from transformer_layer_config and a few keys of the top level; others are lost",
-        f"0.33.0 {_ALGOS}:11-52, base.py:59",
+        f"0.33.0 {_ALGOS}:14-52; PR 38111, PR 46488",
     ),
     _read(
         "residual_default_true",
@@ -210,7 +215,7 @@ _FUSION = (
         "slots_counted",
         "fc takes num_aux_hidden_states states, else as many as eagle_config lists ids, else three; the Qwen3 class "
         "counts the ids of the top level too",
-        f"0.33.0 {_DRAFT}:210-216, {_LATENT}:188, qwen3_eagle3.py:202-209",
+        f"0.33.0 {_DRAFT}:210-216, {_LATENT}:189, qwen3_eagle3.py:202-209",
         "0.22.0",
     ),
     _deduced(
@@ -247,7 +252,7 @@ _WEIGHTS = (
     _read(
         "tensor_unknown",
         "a stored tensor that its model does not have stops the loading",
-        "0.33.0 model_executor/models/utils.py:443; 0.24.0 llama_eagle3.py (params_dict[name])",
+        "0.33.0 model_executor/models/utils.py:443; 0.24.0 model_executor/models/llama_eagle3.py:284",
     ),
     _read(
         "prefix_doubled",
@@ -258,21 +263,25 @@ _WEIGHTS = (
     _read(
         "map_missing",
         "without d2t a draft id is taken for the target's id",
-        f"0.33.0 {_DRAFT}:341, 458",
+        f"0.33.0 {_DRAFT}:341, 459",
     ),
     _deduced(
         "map_unneeded",
         "d2t of a drafter with the target's whole vocabulary has no parameter to load into",
-        f"0.30.0 {_DRAFT}: draft_id_to_target_id is None",
+        f"0.30.0 {_DRAFT}:345",
         "0.30.0",
     ),
     _deduced(
         "head_rows",
         "the head has draft_vocab_size rows, vocab_size where the config names none",
-        f"0.33.0 {_DRAFT}:309-312",
+        f"0.33.0 {_DRAFT}:314-316",
     ),
-    _read("head_from_file", "a stored head is the drafter's own", f"0.33.0 {_PROPOSER}:1517"),
-    _read("head_from_target", "a missing head is the target's", f"0.33.0 {_PROPOSER}:1519; eagle/utils.py:107"),
+    _read("head_from_file", "a stored head is the drafter's own", f"0.33.0 {_PROPOSER}:1516"),
+    _read(
+        "head_from_target",
+        "a missing head is the target's",
+        f"0.33.0 {_PROPOSER}:1518; v1/worker/gpu/spec_decode/eagle/utils.py:107",
+    ),
     _deduced(
         "head_too_wide",
         "the target's head has more rows than the draft vocabulary",
@@ -282,7 +291,7 @@ _WEIGHTS = (
     _read(
         "embedding_kept",
         "a stored embedding that differs from the target's is kept",
-        f"0.33.0 {_PROPOSER}:1437-1470; eagle/utils.py:18",
+        f"0.33.0 {_PROPOSER}:1437-1470; v1/worker/gpu/spec_decode/eagle/utils.py:18",
         "0.11.1",
     ),
     _read(
@@ -292,7 +301,7 @@ _WEIGHTS = (
         None,
         "0.11.1",
     ),
-    _read("embedding_from_target", "a missing embedding is the target's", f"0.33.0 {_PROPOSER}:1439"),
+    _read("embedding_from_target", "a missing embedding is the target's", f"0.33.0 {_PROPOSER}:1440"),
     _deduced(
         "embedding_width",
         "the target's embedding is of another width and cannot stand in for the missing one",
@@ -344,14 +353,14 @@ _RUNNERS = (
     ),
     _read(
         "parallel_token",
-        "a P-EAGLE drafter needs pard_token, which only speculators' mask_token_id becomes by itself",
+        "a P-EAGLE drafter needs pard_token or ptd_token_id; mask_token_id counts in speculators' config, since 0.28 in any",
         f"0.33.0 {_PROPOSER}:367-379",
         "0.16.0",
     ),
     _read(
         "eagle1_last_state",
         "an EAGLE-1 drafter reads the last state after the final norm, and has no norm before the target's head",
-        "0.33.0 model_executor/models/llama_eagle.py:112-131",
+        "0.33.0 model_executor/models/llama_eagle.py:130-139",
     ),
 )
 

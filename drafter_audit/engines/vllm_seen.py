@@ -61,8 +61,8 @@ class Seen:
 def seen_config(spec: DrafterSpec, release: Release) -> Seen:
     """What is left of the drafter's config in that release."""
     raw = spec.config.raw
-    kind = raw.get("speculators_model_type")
-    if "speculators_config" not in raw or raw.get("model_type") or kind not in _COPIED:
+    kind = raw.get("speculators_model_type", "eagle3")
+    if spec.dialect.name != "speculators" or raw.get("model_type") or kind not in _COPIED:
         names = tuple(_prefixed(name) for name in spec.config.architectures)
         return Seen(raw, None, names, _class_of(names, release))
     layer_type = str(spec.config.section(LAYERS).get("model_type", "llama"))
