@@ -254,6 +254,11 @@ class TestEdit:
         assert answer.edit == {"transformer_layer_config": {"num_aux_hidden_states": 4}}
         assert served(edited(spec, answer), "v2").effect.loads is True
 
+    def test_the_mask_token_under_the_name_that_is_read(self, tmp_path):
+        spec = drafter(tmp_path, {"parallel_drafting": True, "mask_token_id": 7}, tensors=MASK)
+        assert served(spec, "v1", "0.26.0").edit == {"pard_token": 7}
+        assert served(spec, "v1").effect.loads is True
+
     def test_switches_that_an_old_translation_loses(self, tmp_path):
         spec = drafter(tmp_path, {"norm_output": True, "fc_norm": True}, **SPECULATORS, tensors=with_fc_norms)
         answer = served(spec, "v1", "0.24.0")

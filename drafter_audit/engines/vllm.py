@@ -127,6 +127,8 @@ def _loading(case: Case, faults: set[str]) -> Iterator[Mapping[str, Any]]:
         yield case.place("draft_vocab_size", arch.draft_vocab_size)
     if "noaux_needs_switch" in faults and case.since("0.12.0"):
         yield {"eagle_config": {"use_aux_hidden_state": False}}
+    if "parallel_token" in faults and isinstance(case.seen.keys.get("mask_token_id"), int):
+        yield {"pard_token": case.seen.keys["mask_token_id"]}
     if arch.attention_bias and not case.seen.keys.get("attention_bias") and case.since("0.16.0"):
         yield placed(case.seen, "attention_bias", True, case.release)
 

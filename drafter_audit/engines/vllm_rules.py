@@ -353,7 +353,7 @@ _RUNNERS = (
     ),
     _read(
         "parallel_token",
-        "a P-EAGLE drafter needs pard_token or ptd_token_id; mask_token_id counts in speculators' config, since 0.28 in any",
+        "a P-EAGLE drafter needs pard_token or ptd_token_id; speculators' mask_token_id will do, since 0.28 anybody's",
         f"0.33.0 {_PROPOSER}:367-379",
         "0.16.0",
     ),
