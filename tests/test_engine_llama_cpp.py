@@ -13,7 +13,7 @@ from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.wiring import KNOBS
 from drafter_audit.engines.base import Release, Served, serve
 from drafter_audit.engines.llama_cpp import LLAMA_CPP
-from drafter_audit.engines.llama_cpp_rules import RULES
+from drafter_audit.engines.llama_cpp.rules import RULES
 from tests.checkpoints import Tensors, write_peer
 from tests.engine_drafters import (
     HIDDEN,

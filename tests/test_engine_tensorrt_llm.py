@@ -11,7 +11,7 @@ from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.wiring import KNOBS
 from drafter_audit.engines.base import Release, Served, serve
 from drafter_audit.engines.tensorrt_llm import TENSORRT_LLM
-from drafter_audit.engines.tensorrt_llm_rules import RULES
+from drafter_audit.engines.tensorrt_llm.rules import RULES
 from tests.checkpoints import Tensors, write_peer
 from tests.engine_drafters import HIDDEN, SPECULATORS, VOCAB, drafter, knobs, nested, served_after, target, tensors, top
 

@@ -16,7 +16,7 @@ from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import declared_wiring
 from drafter_audit.engines.base import Effect, Release, Served, merged, serve
 from drafter_audit.engines.vllm import VLLM
-from drafter_audit.engines.vllm_rules import RULES
+from drafter_audit.engines.vllm.rules import RULES
 from tests.checkpoints import Tensors, read_peer, write_checkpoint
 
 IDS = "eagle_aux_hidden_state_layer_ids"

@@ -11,12 +11,11 @@ from packaging.version import Version
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
-from drafter_audit.engines import vllm_checks as checks
-from drafter_audit.engines import vllm_reads as reads
 from drafter_audit.engines.base import Effect, Release, Rule, merged
-from drafter_audit.engines.vllm_case import Case
-from drafter_audit.engines.vllm_rules import BY_NAME, RULES
-from drafter_audit.engines.vllm_seen import IDS, placed, usual_name
+from drafter_audit.engines.vllm import checks, reads
+from drafter_audit.engines.vllm.case import Case
+from drafter_audit.engines.vllm.rules import BY_NAME, RULES
+from drafter_audit.engines.vllm.seen import IDS, placed, usual_name
 
 _V2_SINCE, _V2_DEFAULT_SINCE = Version("0.17.0"), Version("0.29.0")
 _ID_FAULTS = frozenset({"ids_outside", "ids_repeated", "last_unreached", "embedding_fails", "embedding_unreached"})

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from drafter_audit.drafter.names import canonical, layer_index
 from drafter_audit.engines.base import Rule
-from drafter_audit.engines.vllm_case import Case
-from drafter_audit.engines.vllm_rules import BY_NAME
-from drafter_audit.engines.vllm_seen import too_new
-from drafter_audit.engines.vllm_targets import gated
+from drafter_audit.engines.vllm.case import Case
+from drafter_audit.engines.vllm.rules import BY_NAME
+from drafter_audit.engines.vllm.seen import too_new
+from drafter_audit.engines.vllm.targets import gated
 
 Said = Iterator[tuple[Rule, str]]
 

@@ -13,8 +13,8 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.rope import read_rope
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Scaling, Wiring, declared_wiring
-from drafter_audit.engines import llama_cpp_rules as rules
 from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.llama_cpp import rules
 
 _KEY = "eagle_aux_hidden_state_layer_ids"
 _READ = ("architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",

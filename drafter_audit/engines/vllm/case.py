@@ -12,9 +12,9 @@ from packaging.version import Version
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines.base import Release, Rule
-from drafter_audit.engines.vllm_rules import BY_NAME
-from drafter_audit.engines.vllm_seen import IDS, Seen, placed, seen_config
-from drafter_audit.engines.vllm_targets import Reach, gated, reach, support, target_class
+from drafter_audit.engines.vllm.rules import BY_NAME
+from drafter_audit.engines.vllm.seen import IDS, Seen, placed, seen_config
+from drafter_audit.engines.vllm.targets import Reach, gated, reach, support, target_class
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.wiring import PreFcNorm, Wiring
 from drafter_audit.engines.base import Rule
-from drafter_audit.engines.vllm_case import Case
-from drafter_audit.engines.vllm_rules import BY_NAME
-from drafter_audit.engines.vllm_seen import IDS, LAYERS, copied
+from drafter_audit.engines.vllm.case import Case
+from drafter_audit.engines.vllm.rules import BY_NAME
+from drafter_audit.engines.vllm.seen import IDS, LAYERS, copied
 
 Knob = tuple[str, tuple[Any, Rule]]
 

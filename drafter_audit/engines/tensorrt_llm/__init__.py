@@ -13,8 +13,8 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.rope import read_rope
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
-from drafter_audit.engines import tensorrt_llm_rules as rules
 from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.tensorrt_llm import rules
 
 _READ = ("hidden_size", "target_hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
          "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size", "draft_vocab_size", "attention_bias",
