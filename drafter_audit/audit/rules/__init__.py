@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from drafter_audit.audit.finding import Finding, Findings
-from drafter_audit.audit.rules import contents, evidence, files, index, layer_ids, loading, settings, shapes
+from drafter_audit.audit.rules import (
+    contents,
+    evidence,
+    exports,
+    files,
+    heads,
+    index,
+    layer_ids,
+    loading,
+    positions,
+    reach,
+    settings,
+    shapes,
+    taps,
+    target,
+)
 from drafter_audit.drafter.spec import DrafterSpec
 
 Rule = Callable[[DrafterSpec], Findings]
@@ -15,6 +30,7 @@ _CONTENTS: tuple[Rule, ...] = (
     shapes.config_against_tensors,
     shapes.tensors_against_each_other,
     shapes.fc_width,
+    exports.skipped_fc,
     shapes.vocabularies,
     contents.without_weights,
     index.index_against_headers,
@@ -22,6 +38,8 @@ _CONTENTS: tuple[Rule, ...] = (
     files.ignored,
     contents.unknown_tensors,
     contents.missing,
+    heads.loans,
+    heads.map_elsewhere,
     contents.second_copies,
     contents.leftovers,
     contents.packed,
@@ -30,14 +48,29 @@ _CONTENTS: tuple[Rule, ...] = (
 _WIRING: tuple[Rule, ...] = (
     layer_ids.layer_ids,
     layer_ids.aux_count,
+    taps.embedding_tap,
+    taps.last_layer,
     settings.norms,
     settings.biases,
     settings.fc_bias,
     settings.dtype,
     settings.rope,
+    positions.rope_against_target,
+    positions.rope_type,
+    reach.max_positions,
+    reach.windows,
+    heads.tied,
+    heads.vocabulary_in_config,
+    heads.scale,
     settings.target,
     settings.vocabulary,
     settings.target_heads,
+    target.quantised,
+    target.tokenizers,
+    exports.norm_output,
+    exports.modelopt,
+    exports.promised,
+    exports.detected,
     loading.class_name,
     loading.prefix,
     loading.deeper_layers,
