@@ -8,7 +8,7 @@ from typing import Any
 from drafter_audit.audit.lint import Lint, lint
 from tests.checkpoints import KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
 from tests.findings.case import Build, Case
-from tests.findings.positions import write_config
+from tests.whole import write_config
 
 FULL = {"lm_head.weight": ("BF16", (163840, 7168))}
 

@@ -8,6 +8,7 @@ from typing import Any
 from drafter_audit.audit.lint import Lint, lint
 from tests.checkpoints import read_peer, write_checkpoint
 from tests.findings.case import Build, Case
+from tests.whole import write_config
 
 YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
 
@@ -38,13 +39,6 @@ def _drafter(folder: Path, peer: str, changed: dict[str, Any] | None) -> str:
 def _target(folder: Path, peer: str, changed: dict[str, Any] | None) -> str:
     config, _, _ = read_peer(peer)
     return write_config(folder / peer, {**config, **(changed or {})})
-
-
-def write_config(folder: Path, config: dict[str, Any]) -> str:
-    """A folder that holds a config.json and nothing else."""
-    write_checkpoint(folder, config, {})
-    (folder / "model.safetensors").unlink()
-    return str(folder)
 
 
 THETA_5 = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e6}}

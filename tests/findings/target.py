@@ -9,7 +9,7 @@ from typing import Any
 from drafter_audit.audit.lint import Lint, lint
 from tests.checkpoints import read_peer, write_checkpoint
 from tests.findings.case import Build, Case
-from tests.findings.positions import write_config
+from tests.whole import write_config
 
 FP8 = {"quantization_config": {"quant_method": "fp8"}}
 VOCAB = {"a": 0, "b": 1, "c": 2}

@@ -33,6 +33,11 @@ CODES = (
     ),
 )
 
+_WINDOWED = (
+    "vLLM windows such layers; SGLang's EAGLE-3 class reads no window and attends to everything, unless "
+    "--speculative-draft-window-size is given"
+)
+
 
 def attends(spec: DrafterSpec) -> bool:
     """Whether it is a drafter with attention of its own, at the target's positions."""
@@ -64,8 +69,7 @@ def windows(spec: DrafterSpec) -> Findings:
             "WINDOW",
             "warning" if spec.kind.traits.eagle else "info",
             f"{windowed} of its layers attend within a window of {window or 'unstated size'}",
-            "vLLM windows such layers; SGLang's EAGLE-3 class reads no window and attends to everything, unless "
-            "--speculative-draft-window-size is given",
+            _WINDOWED if spec.kind.traits.eagle else "an engine that reads no layer_types attends to everything",
             key="layer_types",
             evidence=_window_evidence(window, windowed),
         )
