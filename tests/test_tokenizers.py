@@ -10,7 +10,7 @@ from drafter_audit.audit.lint import lint
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.tokenizer import read_tokenizers
 from tests.checkpoints import read_peer, write_peer
-from tests.findings.target import END, VOCAB, tokenizer
+from tests.findings.pair import END, VOCAB, tokenizer
 from tests.hub import Hub
 from tests.whole import write_config
 

@@ -14,12 +14,12 @@ from drafter_audit.audit.rules import (
     index,
     layer_ids,
     loading,
+    pair,
     positions,
     reach,
     settings,
     shapes,
     taps,
-    target,
 )
 from drafter_audit.drafter.spec import DrafterSpec
 
@@ -65,8 +65,8 @@ _WIRING: tuple[Rule, ...] = (
     settings.target,
     settings.vocabulary,
     settings.target_heads,
-    target.quantised,
-    target.tokenizers,
+    pair.quantised,
+    pair.tokenizers,
     exports.norm_output,
     exports.modelopt,
     exports.promised,

@@ -1,4 +1,4 @@
-"""Cases of audit/rules/target.py."""
+"""Cases of audit/rules/pair.py."""
 
 from __future__ import annotations
 

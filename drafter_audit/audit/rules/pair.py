@@ -1,4 +1,4 @@
-"""What the target is beside its sizes: how it is quantised, and its tokenizer."""
+"""What sets drafter and target apart beside their sizes: how they are quantised, and their tokenizers."""
 
 from __future__ import annotations
 
