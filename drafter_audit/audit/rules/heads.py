@@ -15,7 +15,7 @@ CODES = (
         ("warning",),
         "tie_word_embeddings is true in a drafter whose draft vocabulary is reduced.",
         "SGLang takes the embedding for the head and drops the stored one: logits over all tokens go through a map of "
-        "the draft vocabulary. vLLM and TensorRT-LLM do not read the key.",
+        "the draft vocabulary. vLLM's EAGLE-3 classes do not read the key.",
         "config.json against the sizes of the two vocabularies.",
         "Set tie_word_embeddings to false.",
         "SGLang 0.5.23 models/llama_eagle3.py:303; AngelSlim's configs for Hunyuan-7B and Qwen3-VL-4B say true",
@@ -24,10 +24,11 @@ CODES = (
         "EMB-WIDTH",
         ("error",),
         "No embedding is stored, and the target's has another width than the drafter.",
-        "It is loud in vLLM, which stops; a loader that leaves missing tensors out drafts with a random embedding.",
+        "vLLM finds that the widths differ, notes it at INFO, and drafts with an embedding that was never loaded; "
+        "older releases stopped.",
         "The shapes of fc and of the drafter's own tensors, or the target's hidden_size.",
         "Export the drafter's own embedding with it.",
-        "https://github.com/vllm-project/vllm/issues/18906",
+        "https://github.com/vllm-project/vllm/issues/18906, vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py:1485",
     ),
     Code(
         "HEAD-BORROW",
