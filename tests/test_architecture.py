@@ -107,6 +107,15 @@ LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "origi
         ({}, {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}),
         ({"rope_theta": 1e4}, {"transformer_layer_config": {"rope_theta": 10000.0, "rope_scaling": None}}),
         ({"rope_theta": 1e4}, {"rope_theta": 1e4, "rope_scaling": {"rope_type": "default", "rope_theta": 10000}}),
+        (
+            {"rope_theta": 1e6, "partial_rotary_factor": 0.25},
+            {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default", "partial_rotary_factor": 0.25}},
+        ),
+        (
+            {"rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
+            {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default", "mrope_section": [16, 24, 24]}},
+        ),
+        ({"rope_scaling": {"type": "su", "factor": 4}}, {"rope_scaling": {"type": "longrope", "factor": 4.0}}),
     ],
 )
 def test_both_layouts_of_rope_are_one(old: dict[str, Any], new: dict[str, Any]) -> None:

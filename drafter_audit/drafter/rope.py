@@ -10,13 +10,17 @@ from drafter_audit.drafter.config_view import ConfigView
 
 DEFAULT_THETA = 10000.0  # what every reader takes when the key is absent
 
+# Of any type, the default one too: the share of a head that is turned, and the split among the axes of an image.
+_OF_ANY_TYPE = frozenset({"partial_rotary_factor", "mrope_section", "mrope_interleaved"})
+_OLD_NAMES = {"su": "longrope", "mrope": "default"}  # vLLM 0.32.0 transformers_utils/config.py:593-597
 # Values that change nothing: a factor of one, YaRN's own defaults (transformers modeling_rope_utils).
 _NEUTRAL = {"factor": 1.0, "partial_rotary_factor": 1.0, "attention_factor": None, "beta_fast": 32.0, "beta_slow": 1.0}
 
 
 @dataclass(frozen=True)
 class Rope:
-    """`theta` (base), `type` (default, linear, llama3, yarn, ...) and the scaling's own numbers.
+    """`theta` (base), `type` (default, linear, llama3, yarn, ...) and the scaling's own numbers; those that may stand
+    beside any type are the share of a head that is turned and its split among the axes of an image.
 
     `theta_declared` is False where config.json names no base and readers take 10000. `conflict` tells of two
     layouts in one file that disagree.
@@ -42,12 +46,14 @@ def read_rope(config: ConfigView) -> Rope:
     thetas = _thetas(config, old, new)
     types = {kind for kind in (_type(new), _type(old)) if kind}
     conflict = _conflict(thetas, types if new and old else set())
-    merged = {**old, **new}
+    share = config.number("partial_rotary_factor")
+    merged = {**({} if share is None else {"partial_rotary_factor": share}), **old, **new}
     kind = _type(merged) or "default"
+    scaling = _scaling(merged)
     return Rope(
         theta=thetas[0] if thetas else DEFAULT_THETA,
         type=kind,
-        scaling=() if kind == "default" else _scaling(merged),
+        scaling=tuple(pair for pair in scaling if kind != "default" or pair[0] in _OF_ANY_TYPE),
         theta_declared=bool(thetas),
         conflict=conflict,
     )
@@ -73,7 +79,7 @@ def _thetas(config: ConfigView, old: Mapping[str, Any], new: Mapping[str, Any]) 
 
 def _type(section: Mapping[str, Any]) -> str | None:
     kind = section.get("rope_type") or section.get("type")
-    return str(kind) if kind else None
+    return _OLD_NAMES.get(str(kind), str(kind)) if kind else None
 
 
 def _scaling(section: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

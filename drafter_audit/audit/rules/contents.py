@@ -106,7 +106,7 @@ def missing(spec: DrafterSpec) -> Findings:
     if not spec.clues.has_weights:
         return
     for tensor in spec.tensors:
-        if tensor.role == "missing":
+        if tensor.role == "missing" and tensor.name != "embed_tokens.weight":  # EMB-WIDTH tells of that one
             code = "HEAD-MISSING" if tensor.name == "lm_head.weight" else "TENSOR-MISSING"
             yield Finding(
                 code,

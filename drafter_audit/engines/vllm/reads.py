@@ -130,7 +130,7 @@ def _embedding(case: Case, declared: Wiring) -> tuple[str, Rule]:
     return declared.embedding, BY_NAME["embedding_kept"]
 
 
-def _head(case: Case, declared: Wiring) -> tuple[str, Rule]:
+def _head(case: Case, declared: Wiring) -> tuple[str | None, Rule]:
     if declared.head == "embedding":
         return "target", BY_NAME["tie_unread"]
     return declared.head, BY_NAME["head_from_target" if declared.head == "target" else "head_from_file"]

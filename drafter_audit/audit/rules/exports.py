@@ -1,0 +1,177 @@
+"""What trainers and exporters are known to write, and what a name promises."""
+
+from __future__ import annotations
+
+import re
+
+from drafter_audit.audit.code import Code
+from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.facts import registry
+
+CODES = (
+    Code(
+        "NORM-OUTPUT-SF",
+        ("warning",),
+        what="A drafter of SpecForge's declares norm_output, whose meaning changed on 2026-09-15.",
+        silent=(
+            "Trained before, it fed the next step the state before the norm, and engines feed it the one after: the "
+            "first position drafts well, the next ones do not."
+        ),
+        evidence="SpecForge's fingerprint and the key. The date of training stands in no file.",
+        fix="Trained before the change: remove the key. Trained after it: leave it.",
+        source="https://github.com/sgl-project/SpecForge/pull/879",
+    ),
+    Code(
+        "MODELOPT-2NORM",
+        ("info",),
+        what=(
+            "ModelOpt trains layer 0 with input_layernorm over the fused state, then hidden_norm; engines run "
+            "hidden_norm alone."
+        ),
+        silent=(
+            "The more the weights of input_layernorm differ among themselves, the lower acceptance; nothing else shows."
+        ),
+        evidence="ModelOpt's fingerprint. Deduced from its source, not run.",
+        fix="Run both ways and compare.",
+        source=(
+            "NVIDIA/Model-Optimizer bdd10c2db (#689, 2025-12-19), plugins/hf_eagle.py and transformers' "
+            "LlamaDecoderLayer"
+        ),
+    ),
+    Code(
+        "MODELOPT-VLLM",
+        ("warning",),
+        what="A drafter of ModelOpt's declares norm_before_residual, which its trainer does not do.",
+        silent=(
+            "vLLM and llama.cpp heed the key: the residual they add is the normed state. SGLang and TensorRT-LLM do "
+            "not."
+        ),
+        evidence="ModelOpt's fingerprint and the key.",
+        fix="Set norm_before_residual to false.",
+        source=("NVIDIA/Model-Optimizer a2fbac7 scripts/convert_to_vllm_ckpt.py writes it for every drafter"),
+    ),
+    Code(
+        "FC-SKIP",
+        ("error",),
+        what="What fc reads is as wide as the drafter, and fc is stored.",
+        silent="EAGLE, SGLang and TensorRT-LLM run fc only where the widths differ: they leave it out.",
+        evidence="The shape of fc.weight.",
+        fix="None in the config; vLLM runs fc whatever the widths.",
+        source=(
+            "SGLang 0.5.23 models/llama_eagle3.py:238, SafeAILab/EAGLE cnets.py, TensorRT-LLM modeling_speculative.py"
+        ),
+    ),
+    Code(
+        "FEATURE-NAME",
+        ("info",),
+        what="The name says EAGLE-3.1 or P-EAGLE, and neither config nor tensors have what makes one.",
+        silent=("Switches of a training recipe that never reached the drafter's config train a plain EAGLE-3 drafter."),
+        evidence="Name, config.json and the names of the tensors.",
+        fix="Ask who trained it; serve it as what its files say.",
+        source="https://github.com/NVIDIA-NeMo/Automodel/pull/2897",
+    ),
+    Code(
+        "NAME-DETECT",
+        ("info",),
+        what=("The name holds eagle-, by which vLLM takes it for an EAGLE-1 drafter where no method is given."),
+        silent="It is loud or silent as the shapes have it.",
+        evidence="The reference by which it was opened.",
+        fix="Give vLLM the method: eagle3.",
+        source="vLLM 0.32.0 config/speculative.py:1334, tried before eagle3 at 1336",
+    ),
+)
+
+_EAGLE31 = re.compile(r"eagle[-_]?3[._]1(?!\d)", re.IGNORECASE)
+_PEAGLE = re.compile(r"(?<![a-z])p-?eagle", re.IGNORECASE)
+_EAGLE3 = ("eagle3", "eagle3_mla", "eagle3_noaux", "peagle")
+
+
+def norm_output(spec: DrafterSpec) -> Findings:
+    if spec.dialect.name == "specforge" and spec.architecture.norm_output:
+        yield Finding(
+            "NORM-OUTPUT-SF",
+            "warning",
+            "norm_output is true in a drafter of SpecForge's",
+            "engines feed the normed state to the next step; a drafter trained before PR 879 (2026-09-15) was fed the "
+            "other one, and drafts well at the first position only",
+            key="norm_output",
+        )
+
+
+def modelopt(spec: DrafterSpec) -> Findings:
+    """The first is deduced: formats say that training and serving differ, nobody has published a measurement."""
+    if spec.dialect.name != "modelopt" or spec.kind.name != "eagle3":
+        return
+    if not spec.clues.has_weights or "layers.0.input_layernorm.weight" in spec.clues.tensors:
+        yield Finding(
+            "MODELOPT-2NORM",
+            "info",
+            "a Llama drafter of ModelOpt's: since December 2025 its trainer norms the fused state twice in layer 0",
+            "engines norm it once, with hidden_norm (deduced from the source, not run)",
+            key="layers.0.input_layernorm.weight",
+            file=spec.table.files[0] if spec.table and spec.table.files else "weights",
+        )
+    if spec.architecture.norm_before_residual:
+        yield Finding(
+            "MODELOPT-VLLM",
+            "warning",
+            "norm_before_residual is true in a drafter of ModelOpt's",
+            "its trainer adds the state before the norm; vLLM and llama.cpp then add the normed one",
+            key="norm_before_residual",
+            fix_set={"norm_before_residual": False},
+        )
+
+
+def skipped_fc(spec: DrafterSpec) -> Findings:
+    shape = spec.clues.shape("fc.weight")
+    if spec.kind.traits.fuses and shape is not None and len(shape) == 2 and shape[0] == shape[1]:
+        yield Finding(
+            "FC-SKIP",
+            "error",
+            f"fc reads {shape[1]}, as wide as the drafter",
+            "EAGLE, SGLang and TensorRT-LLM run fc only where the widths differ, and leave it out here; vLLM runs it",
+            key="fc.weight",
+            file=spec.clues.tensors["fc.weight"].file,
+            evidence={"fc": list(shape)},
+        )
+
+
+def promised(spec: DrafterSpec) -> Findings:
+    """A record that holds a part of a config proves no key absent."""
+    name, arch = _name(spec), spec.architecture
+    if spec.kind.name not in _EAGLE3 or (spec.source == "bundled" and not registry.load(spec.ref).config_complete):
+        return
+    lacks = ""
+    if _EAGLE31.search(name) and not (arch.fc_norm or arch.norm_output or arch.norm_before_fc):
+        lacks = "EAGLE-3.1, and no fc_norm, norm_output or norm_before_fc is on"
+    elif _PEAGLE.search(name) and spec.kind.name != "peagle":
+        lacks = "P-EAGLE, and there is no mask_hidden and no parallel_drafting"
+    if lacks:
+        yield Finding(
+            "FEATURE-NAME",
+            "info",
+            f"its name says {lacks}",
+            "it is a plain EAGLE-3 drafter, and drafts as one",
+            key=None,
+            evidence={"name": name},
+        )
+
+
+def detected(spec: DrafterSpec) -> Findings:
+    """vLLM looks for substrings in the model's name; a speculators config names the method itself."""
+    name = _name(spec)
+    if spec.kind.name in _EAGLE3 and spec.dialect.name != "speculators" and "eagle-" in name.lower():
+        yield Finding(
+            "NAME-DETECT",
+            "info",
+            f"the name {name} holds eagle-",
+            'without a method vLLM takes it for an EAGLE-1 drafter: give "method": "eagle3" in --speculative-config',
+            key=None,
+            evidence={"name": name},
+        )
+
+
+def _name(spec: DrafterSpec) -> str:
+    """The repository's id, of a local folder its own name alone: how it is reached may change."""
+    return spec.name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1] if spec.source == "local" else spec.name
