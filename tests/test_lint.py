@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from drafter_audit.audit.engine_codes import CODES
 from drafter_audit.audit.lint import Lint, lint
-from drafter_audit.audit.rules.engine_codes import CODES
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.errors import UsageError
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, PEERS, kimi_tensors, read_peer, write_checkpoint, write_peer

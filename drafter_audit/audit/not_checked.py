@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import LEVELS, Level
@@ -80,13 +79,10 @@ def _of_drafter(spec: DrafterSpec) -> Iterator[str]:
     if table is None:
         yield "names, shapes and dtypes of the drafter's tensors, and norms against their flags (no weights were read)"
         return
-    if table.pickled:
-        yield "the values of pickled weights (names, shapes and dtypes of them are read, no more)"
     if spec.clues.packing.companions:
         yield "the values of packed weights (they are counted, not unpacked)"
-    values: Any = spec.values
-    if values is not None:
-        yield from values.not_checked
+    if spec.values is not None:
+        yield from spec.values.not_checked
 
 
 def _of_engines(spec: DrafterSpec, served: Sequence[Served]) -> Iterator[str]:

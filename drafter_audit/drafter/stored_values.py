@@ -50,6 +50,14 @@ class StoredValues:
         return tuple(table for table in (self.head, self.embedding) if table is not None)
 
     @property
+    def blank(self) -> bool:
+        """Whether all that was read is zero: a file that was laid out and never filled, which says nothing more."""
+        norms, blocks = self.norms, [block for table in self.tables for block in table.blocks]
+        unmapped = self.map is None or self.map.identity
+        zero = all(norm.is_all(0.0) for norm in norms) and all(block.zero_rows == block.rows for block in blocks)
+        return bool(norms or blocks) and unmapped and zero
+
+    @property
     def not_checked(self) -> tuple[str, ...]:
         """What is left open, one sentence for each reason."""
         reasons: dict[str, list[str]] = {}
@@ -64,11 +72,11 @@ def with_values(spec: DrafterSpec) -> DrafterSpec:
 
 
 def read_values(spec: DrafterSpec) -> StoredValues | None:
-    """Figures of the drafter's map, norms and sampled rows; None where there are no weights to read.
+    """Figures of the drafter's map, norms and sampled rows; None where there are no weights to read, or a language model's.
 
     What cannot be read is named in `unread`. Raises NetworkError: what another try may read is not left unread.
     """
-    if spec.table is None:
+    if spec.table is None or spec.kind.name == "lm":
         return None
     if not spec.is_drafter:
         return StoredValues(unread=(("all tensors", "this is no known drafter"),))

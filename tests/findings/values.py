@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from drafter_audit.audit.lint import Lint, lint
-from tests.checkpoints import read_peer
+from tests.checkpoints import read_peer, write_peer
 from tests.findings.case import Build, Case
 from tests.findings.vocabulary_map import CHOSEN, DRAFT, ROWS, VOCABULARY, marks
 from tests.rows import Array, bf16, peer_rows, write_arrays
@@ -72,7 +72,14 @@ HALF = np.where(np.arange(DRAFT)[:, None] % 2, trained(DRAFT), 0).astype(np.floa
 UNIFORM = np.random.default_rng(3).uniform(-1 / 8, 1 / 8, (DRAFT, WIDTH)).astype(np.float32)  # 1 / sqrt(width)
 WIDER = normal(DRAFT, std=0.15)
 
+
+def _hole(folder: Path) -> Lint:
+    """The peer's header over a hole."""
+    return lint(write_peer(folder, "specforge_eagle3"))
+
+
 CASES = (
+    Case("VALUES-BLANK", fires=_hole, silent=drafter(norms(hidden_norm=ZEROS))),
     Case("VALUES-NONFINITE", fires=drafter({HEAD: _spoiled(WIDER, np.nan)}), silent=drafter({HEAD: WIDER})),
     Case("VALUES-NONFINITE", fires=drafter(norms(hidden_norm=_spoiled(ONES, np.inf))), silent=drafter(norms())),
     Case("NORM-ZERO", fires=drafter(norms(hidden_norm=ZEROS)), silent=drafter(norms(hidden_norm=_spoiled(ZEROS, 1)))),

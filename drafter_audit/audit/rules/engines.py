@@ -14,9 +14,9 @@ from typing import Any
 
 from packaging.version import Version
 
+from drafter_audit.audit.engine_codes import CODES as CODES
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.audit.knob_words import in_json, in_words
-from drafter_audit.audit.rules.engine_codes import CODES as CODES
 from drafter_audit.drafter.boundaries import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec

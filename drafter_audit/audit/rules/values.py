@@ -16,6 +16,15 @@ if TYPE_CHECKING:  # the module imports numpy
 
 CODES = (
     Code(
+        "VALUES-BLANK",
+        ("warning",),
+        what="Every value that was read is zero.",
+        silent="Names and shapes are right, which is all that counts and comparisons of headers need.",
+        evidence="Map, norms and sampled rows, all of them zero.",
+        fix="If it is no placeholder made on purpose, download or export it again: space was reserved, nothing written.",
+        source="https://github.com/huggingface/transformers/issues/27923",
+    ),
+    Code(
         "VALUES-NONFINITE",
         ("error",),
         what="A norm or a sampled row of head or embedding holds a NaN or an infinity.",
@@ -111,6 +120,9 @@ _MANY = 0.02
 def values(spec: DrafterSpec) -> Findings:
     if spec.values is None or not spec.is_drafter:
         return
+    if spec.values.blank:
+        yield _blank(spec, spec.values)
+        return
     yield from _non_finite(spec.values)
     yield from _zero_norms(spec, spec.values)
     yield from _start_norms(spec, spec.values)
@@ -120,6 +132,18 @@ def values(spec: DrafterSpec) -> Findings:
         yield from _random_head(spec, spec.values.head)
     if spec.values.embedding is not None:
         yield from _random_embedding(spec, spec.values.embedding)
+
+
+def _blank(spec: DrafterSpec, values: StoredValues) -> Finding:
+    return Finding(
+        "VALUES-BLANK",
+        "warning",
+        f"every value that was read is zero, {values.bytes_read:,} bytes of them",
+        "it is a placeholder, or a file that was never filled; nothing else can be said of its values",
+        key=None,
+        file=spec.table.files[0] if spec.table else "weights",
+        evidence={"bytes_read": values.bytes_read},
+    )
 
 
 def _non_finite(values: StoredValues) -> Findings:

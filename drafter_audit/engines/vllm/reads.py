@@ -41,7 +41,7 @@ def knobs(case: Case, declared: Wiring) -> Iterator[Knob]:
     yield "pre_fc_norm", pre_fc_norm(case)
     yield "residual", _residual(case)
     yield "feedback", _feedback(case)
-    if declared.hidden_norm == "none" and not case.spec.clues.stored("layers.0.hidden_norm."):
+    if declared.hidden_norm is None:
         yield "hidden_norm", ("hidden_norm", BY_NAME["hidden_norm_always"])
     if not declared.final_norm:
         yield "final_norm", (True, BY_NAME["final_norm_always"])
