@@ -51,11 +51,10 @@ class StoredValues:
 
     @property
     def blank(self) -> bool:
-        """Whether all that was read is zero: a file that was laid out and never filled, which says nothing more."""
+        """Whether norms and sampled rows are all zero: a file that was laid out and never filled says nothing more."""
         norms, blocks = self.norms, [block for table in self.tables for block in table.blocks]
-        unmapped = self.map is None or self.map.identity
         zero = all(norm.is_all(0.0) for norm in norms) and all(block.zero_rows == block.rows for block in blocks)
-        return bool(norms or blocks) and unmapped and zero
+        return bool(norms or blocks) and zero
 
     @property
     def not_checked(self) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ def with_values(spec: DrafterSpec) -> DrafterSpec:
 
 
 def read_values(spec: DrafterSpec) -> StoredValues | None:
-    """Figures of the drafter's map, norms and sampled rows; None where there are no weights to read, or a language model's.
+    """Figures of the drafter's map, norms and sampled rows; None without weights, and for a language model.
 
     What cannot be read is named in `unread`. Raises NetworkError: what another try may read is not left unread.
     """

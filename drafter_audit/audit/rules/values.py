@@ -18,10 +18,10 @@ CODES = (
     Code(
         "VALUES-BLANK",
         ("warning",),
-        what="Every value that was read is zero.",
+        what="Every norm and every sampled row is zero.",
         silent="Names and shapes are right, which is all that counts and comparisons of headers need.",
-        evidence="Map, norms and sampled rows, all of them zero.",
-        fix="If it is no placeholder made on purpose, download or export it again: space was reserved, nothing written.",
+        evidence="Norms and sampled rows, all of them zero.",
+        fix="If it is no placeholder on purpose, download or export it again: space was reserved and not filled.",
         source="https://github.com/huggingface/transformers/issues/27923",
     ),
     Code(
@@ -138,7 +138,7 @@ def _blank(spec: DrafterSpec, values: StoredValues) -> Finding:
     return Finding(
         "VALUES-BLANK",
         "warning",
-        f"every value that was read is zero, {values.bytes_read:,} bytes of them",
+        f"every norm and every sampled row is zero, {values.bytes_read:,} bytes of them",
         "it is a placeholder, or a file that was never filled; nothing else can be said of its values",
         key=None,
         file=spec.table.files[0] if spec.table else "weights",

@@ -101,7 +101,7 @@ def vocabulary_map(spec: DrafterSpec) -> Findings:
     """The first of all zeros and absolute ids, which explain the rest; else each way in which entries are wrong."""
     yield from _dtype(spec)
     found = spec.values.map if spec.values is not None else None
-    if spec.values is None or found is None or not spec.is_drafter or spec.values.blank:
+    if spec.values is None or found is None or not spec.is_drafter or (spec.values.blank and found.marked == 0):
         return
     missing = _smallest_vocabulary(spec, found) - found.entries
     if found.identity and missing > 0:
