@@ -99,7 +99,7 @@ def served_after(engine: Engine, spec: DrafterSpec, release: Release, served: Se
     """The same drafter with the edit made, its ids meaning what they did."""
     declared = declared_wiring(spec)
     assert declared is not None
-    edited = with_config(spec, merged(spec.config.raw, served.edit), boundaries=declared.boundaries)
+    edited = with_config(spec, merged(spec.config.raw, served.edit))
     assert declared_wiring(edited) == declared, "an edit changes how engines read, not what the drafter is"
     return serve(engine, edited, release)
 

@@ -79,7 +79,7 @@ def test_the_story(tmp_path):
     [
         pytest.param(nested(-1, 30, 58), 61, None, True, id="-1 meant as the embedding is another state here"),
         pytest.param(nested(0, 30, 61), 61, None, True, id="0 where ids are boundaries is the embedding"),
-        pytest.param(nested(0, 30, 58), 61, [0, 30, 58], False, id="0 where ids are outputs is the first layer's"),
+        pytest.param(nested(0, 20, 50), 61, [0, 20, 50], False, id="0 where ids are outputs is the first layer's"),
         pytest.param(nested(24, 30, 36), 36, [23, 29, 35], False, id="the last layer's output can be named"),
     ],
 )

@@ -118,6 +118,15 @@ CODES = (
         source="https://github.com/vllm-project/vllm/pull/33330",
     ),
     Code(
+        "ENGINE-FAULT",
+        ("error",),
+        what="The engine has a defect in that release by which other states reach the drafter than its rule says.",
+        silent="The log shows the declared layers, the server is healthy, and only acceptance suffers.",
+        evidence=_EVIDENCE,
+        fix="Take a release without it, or start the engine as the finding says.",
+        source="https://github.com/sgl-project/sglang/pull/22836",
+    ),
+    Code(
         "ENGINE-NOTE",
         ("info",),
         what="A rule of the engine to know of that changes nothing in what this drafter computes.",

@@ -15,10 +15,9 @@ from typing import Any
 
 from drafter_audit.audit.lint import Lint
 from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES
-from drafter_audit.drafter.boundaries import NOTE
+from drafter_audit.drafter.dialects import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import declared_wiring
 from drafter_audit.engines import engine_of
 from drafter_audit.engines.base import Served, merged, serve
 from drafter_audit.errors import UsageError
@@ -96,9 +95,7 @@ def _best(result: Lint) -> tuple[Mapping[str, Any], tuple[Served, ...]]:
 
 def _served(result: Lint, edit: Mapping[str, Any]) -> tuple[Served, ...]:
     """How the same releases answer to the edited drafter, which declares what it did before."""
-    spec, declared = result.spec, declared_wiring(result.spec)
-    boundaries = None if declared is None else spec.aux_layers.boundaries
-    edited = with_config(spec, merged(spec.config.raw, edit), boundaries=boundaries)
+    edited = with_config(result.spec, merged(result.spec.config.raw, edit))
     return tuple(serve(engine_of(served.release), edited, served.release) for served in result.engines)
 
 
@@ -120,9 +117,9 @@ def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 
 def _noted(spec: DrafterSpec, edit: Mapping[str, Any], engine: str) -> dict[str, Any]:
     """The config with the edit, and a note of the boundaries that its ids stand for."""
-    boundaries = spec.aux_layers.boundaries
+    boundaries, new = spec.aux_layers.boundaries, merged(spec.config.raw, edit)
     note = {} if boundaries is None else {"boundaries": list(boundaries)}
-    return {**merged(spec.config.raw, edit), NOTE: {**note, "written_for": engine}}
+    return {**new, NOTE: {**note, **new.get(NOTE, {}), "written_for": engine}}
 
 
 def _as_before(before: str, config: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from drafter_audit.drafter.config_view import ConfigView
-from drafter_audit.drafter.dialects import LIST_ORDER
+from drafter_audit.drafter.dialects import LIST_ORDER, NOTE
 from drafter_audit.drafter.kinds import TRAITS
 from drafter_audit.errors import UsageError
 
@@ -25,9 +25,6 @@ USERS_NAME = "eagle_layer_ids"
 _LONG_NAME = "eagle_aux_hidden_state_layer_ids"
 _SHIFT = {"output_of_layer": 1, "boundary": 0}
 _OTHER: dict[str, Reading] = {"output_of_layer": "boundary", "boundary": "output_of_layer"}
-
-NOTE = "drafter_audit"
-"""Section of config.json in which an edit leaves the boundaries that the ids stand for: ids alone are ambiguous."""
 
 _DEFAULT_MINIMUM_LAYERS = 7  # of the target; below, the three default boundaries collide or leave the stack
 
@@ -217,6 +214,8 @@ def _evidence(declared: _Declared, layers: int | None) -> tuple[Reading, Confide
             "medium",
             "the usual list of boundaries, [2, L//2, L-3]; a trainer may mean outputs by it too",
         )
+    if layers is not None and ids[0] == 0 and tuple(ids[1:]) == default_boundaries(layers)[1:]:
+        return "boundary", "medium", "the embedding output, then the usual boundaries [L//2, L-3]"
     if declared.meaning == "top":
         return "boundary", "medium", "vLLM and llama.cpp read this key as boundaries, SGLang does not read it"
     if ids[0] == 1:

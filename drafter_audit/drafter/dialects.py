@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drafter_audit.drafter.clues import Clues
+from drafter_audit.drafter.config_view import ConfigView
 
 DIALECTS = ("specforge", "speculators", "modelopt", "eagle", "angelslim", "torchspec", "nemo", "gguf", "unknown")
 
 # Concatenate the aux states in the order of the config's list; all others sort by layer (AngelSlim
 # target_model_wrapper.py, TorchSpec eagle3_target_model.py, NeMo target.py).
 LIST_ORDER = frozenset({"angelslim", "torchspec", "nemo"})
+
+NOTE = "drafter_audit"
+"""Section of config.json in which an edit leaves what the config no longer tells by itself."""
 
 _MODELOPT_KEYS = ("next_layer_regular", "parallel_draft_step")  # its other keys are copied by TorchSpec's templates
 
@@ -25,7 +29,15 @@ class Dialect:
 
 
 def detect_dialect(clues: Clues) -> Dialect:
-    """The trainer that wrote the checkpoint; `unknown` where no fingerprint fits."""
+    """The trainer that wrote the checkpoint; `unknown` where no fingerprint fits.
+
+    An edit that takes a fingerprint away notes the trainer. Raises ConfigError where the note names none.
+    """
+    noted = ConfigView(clues.config.section(NOTE), f"{clues.config.where}: {NOTE}")
+    if (name := noted.text("dialect")) is not None:
+        if name not in DIALECTS:
+            raise noted.wrong("dialect", name, f"one of {', '.join(DIALECTS)}")
+        return Dialect(name, f"config.json notes it under {NOTE}.dialect")
     for name, predicate, reason in _TABLE:
         if predicate(clues):
             return Dialect(name, reason)

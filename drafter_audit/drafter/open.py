@@ -10,10 +10,10 @@ from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.load import load_table
 from drafter_audit.drafter.architecture import read_architecture, read_sizes
 from drafter_audit.drafter.background import Background, gather
-from drafter_audit.drafter.boundaries import Ids, Reading, declared_slots, meant, read_as, read_aux_layers
+from drafter_audit.drafter.boundaries import Reading, declared_slots, meant, read_as, read_aux_layers
 from drafter_audit.drafter.clues import Clues
 from drafter_audit.drafter.config_view import ConfigView
-from drafter_audit.drafter.dialects import detect_dialect
+from drafter_audit.drafter.dialects import Dialect, detect_dialect
 from drafter_audit.drafter.evidence import weigh
 from drafter_audit.drafter.gguf_config import config_of_gguf
 from drafter_audit.drafter.kinds import detect_kind
@@ -45,13 +45,14 @@ def open_drafter(ref: str, *, target: str | None = None, level: Level | None = N
     return with_headers(spec, counted, target, rows=level == "target_rows")
 
 
-def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | None = None) -> DrafterSpec:
-    """`spec` with another config.json, all else as it was read; `boundaries`: what its ids mean, where it is known.
+def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, told: bool = True) -> DrafterSpec:
+    """`spec` with an edited config.json, all else as it was read.
 
-    Raises ConfigError where the config is unusable.
+    An edit changes neither what the drafter was trained on nor who wrote it: boundaries and dialect stay, unless `told`
+    is false, where both are read from the new config alone. Raises ConfigError where it is unusable.
     """
     clues = replace(spec.clues, config=ConfigView(raw, spec.config.where))
-    told = Background(
+    background = Background(
         target=spec.target.ref,
         target_said_by=spec.target.said_by,
         training=spec.training,
@@ -60,10 +61,11 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, boundaries: Ids | 
         disagree=spec.facts_disagree,
         unread=spec.facts_unread,
     )
-    new = _describe(spec.origin, clues, told, spec.target)
+    new = _describe(spec.origin, clues, background, spec.target, dialect=spec.dialect if told else None)
+    known = spec.aux_layers.boundaries if told else None
     return replace(
         new,
-        aux_layers=new.aux_layers if boundaries is None else meant(new.aux_layers, boundaries, "as before the edit"),
+        aux_layers=new.aux_layers if known is None else meant(new.aux_layers, known, "as before the edit"),
         tensors=weigh(new.tensors, spec.evidence),
         evidence=spec.evidence,
         evidence_none=spec.evidence_none,
@@ -119,8 +121,10 @@ def _unread(background: Background, named: str | None) -> Target:
     return Target(ref=named or background.target, said_by=said_by)
 
 
-def _describe(source: Source, clues: Clues, background: Background, target: Target) -> DrafterSpec:
-    kind, dialect = detect_kind(clues), detect_dialect(clues)
+def _describe(
+    source: Source, clues: Clues, background: Background, target: Target, *, dialect: Dialect | None = None
+) -> DrafterSpec:
+    kind, dialect = detect_kind(clues), dialect or detect_dialect(clues)
     slots = declared_slots(clues.config, dialect.name)
     sizes = read_sizes(clues, kind=kind, target_hidden=target.hidden_size, slots=slots)
     arch = read_architecture(clues, sizes, dialect=dialect.name, kind=kind, target_hidden=target.hidden_size)

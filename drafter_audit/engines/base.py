@@ -6,13 +6,14 @@ function that applies them to a drafter. It says nothing of findings: `audit/rul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from packaging.version import Version
 
 from drafter_audit.drafter.boundaries import Ids
+from drafter_audit.drafter.dialects import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
@@ -63,12 +64,14 @@ class Release:
 class Effect:
     """What an engine makes of a drafter.
 
-    `loads` is None where it cannot be told; `refusals` are the rules by which it would not, or would stop at the first
-    request, each with its own words. `wiring` is None where the kind is not known to it. `because` names the rule
-    behind each knob that the engine decides. `ignored` are keys of this config.json, set and of consequence, that it
-    does not read; `read` those it does. `notes` are rules to know of that change no knob. `launch` are settings of the
-    engine's own start, nested as it takes them, that bring what no key of config.json can; empty where none is needed.
-    The rest of an answer assumes that the user passes none of them.
+    - `loads` is None where it cannot be told; `refusals` are the rules by which it would not, or would stop at the
+      first request, each with its own words.
+    - `wiring` is None where the kind is not known to it; `because` names the rule behind each knob that it decides.
+    - `read` are the keys of this config.json that it reads, nested ones as "eagle_config.key"; `ignored` those that are
+      set, of consequence, and not read.
+    - `notes` are rules to know of that change no knob, `faults` defects by which more happens than `wiring` says.
+    - `launch` are settings of the engine's own start, nested as it takes them, that bring what no key of config.json
+      can; empty where none is needed. The rest of an answer assumes that the user passes none of them.
     """
 
     loads: bool | None
@@ -78,6 +81,7 @@ class Effect:
     read: tuple[str, ...] = ()
     ignored: tuple[tuple[str, Rule], ...] = ()
     notes: tuple[tuple[Rule, str], ...] = ()
+    faults: tuple[tuple[Rule, str], ...] = ()
     launch: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -144,6 +148,7 @@ class Served:
             "runner": self.release.runner,
             "loads": effect.loads,
             "refusals": [text for _, text in effect.refusals],
+            "faults": [text for _, text in effect.faults],
             "boundaries": None if boundaries is None else list(boundaries),
             "wiring": {} if effect.wiring is None else effect.wiring.to_dict(),
             "differs": [difference.knob for difference in self.differs],
@@ -169,7 +174,7 @@ def serve(engine: Engine, spec: DrafterSpec, release: Release) -> Served:
         )
         for knob in _knobs(declared, effect)
     )
-    return Served(release, effect, differs, edit, _proof(effect))
+    return Served(release, effect, differs, edit, _proof(effect, differs))
 
 
 def _edit(
@@ -181,16 +186,29 @@ def _edit(
     edit = engine.edit(spec, release, declared) if declared and faulty else {}
     if declared is None or not edit:
         return {}, before
-    edited = with_config(spec, merged(spec.config.raw, edit), boundaries=declared.boundaries)
+    edited = with_config(spec, merged(spec.config.raw, edit))
     after, again = engine.effect(edited, release), declared_wiring(edited)
     left = _knobs(declared, after)
     same = again is not None and not again.differs(declared)
-    return (edit, left) if same and _faults(after, left) < _faults(effect, before) else ({}, before)
+    better = same and _badness(after, left) < _badness(effect, before)
+    return ({**edit, **_note(spec, edit)}, left) if better else ({}, before)
 
 
-def _faults(effect: Effect, differs: tuple[str, ...]) -> tuple[int, int, int]:
+def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, int, int]:
     """How bad an answer is, the worst first."""
     return len(effect.refusals), len(differs), len(effect.ignored)
+
+
+def _note(spec: DrafterSpec, edit: Mapping[str, Any]) -> dict[str, Any]:
+    """What the edited config would no longer tell by itself: which boundaries its ids mean, and who wrote it."""
+    alone, aux = with_config(spec, merged(spec.config.raw, edit), told=False), spec.aux_layers
+    unclear = aux.boundaries is not None and (alone.aux_layers.boundaries, alone.aux_layers.confidence) != (
+        aux.boundaries,
+        aux.confidence,
+    )
+    note: dict[str, Any] = {"boundaries": list(aux.boundaries or ())} if unclear else {}
+    note |= {"dialect": spec.dialect.name} if alone.dialect.name != spec.dialect.name else {}
+    return {NOTE: note} if note else {}
 
 
 def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,8 +236,11 @@ def _all_rules(effect: Effect) -> Iterator[Rule]:
     yield from effect.because.values()
     yield from (rule for rule, _ in effect.refusals)
     yield from (rule for _, rule in effect.ignored)
-    yield from (rule for rule, _ in effect.notes)
+    yield from (rule for rule, _ in (*effect.notes, *effect.faults))
 
 
-def _proof(effect: Effect) -> Proof:
-    return min((rule.proof for rule in _applied(effect)), key=_STRENGTH.index, default="deduced")
+def _proof(effect: Effect, differs: Sequence[Difference]) -> Proof:
+    """The weakest of what the answer rests on: boundaries, what differs, refusals, faults and notes."""
+    knobs = (effect.because.get(knob) for knob in ("boundaries", *(difference.knob for difference in differs)))
+    rules = [rule for rule in knobs if rule] + [rule for rule, _ in (*effect.refusals, *effect.faults, *effect.notes)]
+    return min((rule.proof for rule in rules), key=_STRENGTH.index, default="deduced")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from drafter_audit.audit.finding import SEVERITIES
@@ -85,9 +86,14 @@ def _engine_row(served: Served, layers: int | None) -> tuple[str, ...]:
         release.version,
         "unknown" if loads is None else "yes" if loads else "no",
         NOTHING if served.boundaries is None else spelled(served.boundaries, layers),
-        "\n".join(f"{d.knob}{'' if d.mended else ' (no edit mends it)'}" for d in served.differs) or NOTHING,
+        "\n".join(_apart(served)) or NOTHING,
         served.proof,
     )
+
+
+def _apart(served: Served) -> Iterator[str]:
+    yield from (f"{d.knob}{'' if d.mended else ' (no edit mends it)'}" for d in served.differs)
+    yield from (f"a fault of the engine: {rule.name}" for rule, _ in served.effect.faults)
 
 
 def _named(result: Lint) -> Iterator[Block]:
@@ -108,10 +114,15 @@ def _configs(result: Lint) -> Iterator[Code]:
     for served in result.engines:
         if served.edit:
             release = f"{served.release.engine}@{served.release.version}"
-            needed.setdefault((release, json.dumps(served.edit, indent=2)), []).append(served.release.label)
+            needed.setdefault((release, _laid_out(served.edit)), []).append(served.release.label)
     for (release, text), labels in needed.items():
         label = labels[0] if len(labels) == 1 else release
         yield Code(text, "json", f"To set in config.json for {label}, null to remove a key")
+
+
+def _laid_out(edit: Mapping[str, Any]) -> str:
+    """The edit as config files are laid out, but with each list of numbers on one line."""
+    return re.sub(r"\[[\s\d,.-]*\]", lambda found: " ".join(found[0].split()), json.dumps(edit, indent=2))
 
 
 def _knob_row(difference: Difference) -> tuple[str, ...]:

@@ -92,6 +92,7 @@ CASES = (
         silent=peer("specforge_eagle3", "vllm", without="lm_head.weight"),
     ),
     Case("ENGINE-ROPE", fires=kimi(TRT_OLD, **ROPE_5), silent=kimi(TRT, **ROPE_5)),
+    Case("ENGINE-FAULT", fires=kimi("sglang@0.5.10", ids=[3, 30, 58]), silent=kimi("sglang@0.5.11", ids=[3, 30, 58])),
     Case("ENGINE-NOTE", fires=kimi(TRT, ids=[-1, 29, 57]), silent=kimi(TRT, ids=[1, 29, 57])),
     Case("ENGINE-UNREAD", fires=kimi("sglang@99.0"), silent=kimi("sglang")),
 )

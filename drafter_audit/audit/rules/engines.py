@@ -17,7 +17,7 @@ from packaging.version import Version
 from drafter_audit.audit.engine_codes import CODES as CODES
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.audit.knob_words import in_json, in_words
-from drafter_audit.drafter.boundaries import NOTE
+from drafter_audit.drafter.dialects import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines import engine_of
@@ -101,6 +101,8 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from _refused(spec, served)
     yield from (_differs(spec, served, difference) for difference in served.differs)
     yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
+    for rule, text in served.effect.faults:
+        yield Finding("ENGINE-FAULT", "error", f"has a fault: {text}", rule.text, evidence=_rule(rule))
     for rule, text in served.effect.notes:
         more = "nothing else follows for this drafter" if text == rule.text else rule.text
         yield Finding("ENGINE-NOTE", "info", f"has a rule to know of: {text}", more, evidence=_rule(rule))
@@ -137,7 +139,7 @@ def _refusing_still(spec: DrafterSpec, served: Served) -> set[Rule]:
     """The rules by which the engine refuses the drafter with its edit made."""
     if not served.edit:
         return {rule for rule, _ in served.effect.refusals}
-    edited = with_config(spec, merged(spec.config.raw, served.edit), boundaries=spec.aux_layers.boundaries)
+    edited = with_config(spec, merged(spec.config.raw, served.edit))
     return {rule for rule, _ in engine_of(served.release).effect(edited, served.release).refusals}
 
 
@@ -158,7 +160,7 @@ def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Findi
             **({"launch": at_launch} if at_launch else {}),
             **_rule(rule),
         },
-        fix_set=_fix(spec, served, knob.keys) if difference.mended else None,
+        fix_set=_fix(served, knob.keys) if difference.mended else None,
     )
 
 
@@ -213,7 +215,7 @@ def _ignored(spec: DrafterSpec, served: Served, key: str, rule: Rule | None) -> 
         why,
         key=key,
         evidence={"key": key, **_rule(rule)},
-        fix_set=_fix(spec, served, parts),
+        fix_set=_fix(served, parts),
     )
 
 
@@ -229,13 +231,9 @@ def _rule(rule: Rule | None) -> dict[str, Any]:
     return {"rule": rule.name, "says": rule.text, "proof": rule.proof, "source": rule.source}
 
 
-def _fix(spec: DrafterSpec, served: Served, parts: Sequence[str]) -> dict[str, Any] | None:
-    """What of the engine's edit sets keys of those names. Ids go with a note of their boundaries: alone they are
-    ambiguous."""
-    found, boundaries = _named(served.edit, parts), spec.aux_layers.boundaries
-    if found and NOTE in parts and boundaries is not None:
-        found[NOTE] = {"boundaries": list(boundaries)}
-    return found or None
+def _fix(served: Served, parts: Sequence[str]) -> dict[str, Any] | None:
+    """What of the engine's edit sets keys of those names; ids go with the edit's note."""
+    return _named(served.edit, parts) or None
 
 
 def _named(edit: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:

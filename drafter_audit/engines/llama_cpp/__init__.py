@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drafter_audit.drafter.boundaries import NOTE, Ids, default_boundaries
+from drafter_audit.drafter.boundaries import Ids, default_boundaries
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.rope import read_rope
 from drafter_audit.drafter.spec import DrafterSpec
@@ -231,7 +231,6 @@ def _to_set(spec: DrafterSpec, release: Release, wanted: Wiring) -> Iterator[tup
     ids = wanted.boundaries
     if rules.IDS.holds(release) and ids is not None and ids != _boundaries(spec, release)[0]:
         yield _KEY, list(ids)
-        yield NOTE, {"boundaries": list(ids)}
     if rules.PRE_FC.holds(release) and wanted.pre_fc_norm == "whole" and not raw.get("norm_before_fc"):
         yield "norm_before_fc", True
     if wanted.residual == "post_norm" and not raw.get("norm_before_residual"):

@@ -22,8 +22,9 @@ _READ = (
     "target_hidden_size", "num_aux_hidden_states", "bias", "tie_word_embeddings", "norm_before_fc", "fc_norm",
     "use_aux_norm", "norm_output", "rope_theta", "rope_scaling", "rope_parameters", "max_position_embeddings",
     "rms_norm_eps", "head_dim", "num_attention_heads", "num_key_value_heads", "intermediate_size", "hidden_act",
-    "q_lora_rank", "kv_lora_rank", "eagle_config",
+    "q_lora_rank", "kv_lora_rank",
 )  # fmt: skip
+_READ_NESTED = ("eagle_aux_hidden_state_layer_ids", "use_aux_hidden_state", "norm_before_fc")
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,15 @@ def _effect(draft: Draft) -> Effect:
         wiring=wiring,
         because=because,
         refusals=refusals,
-        read=tuple(key for key in _READ if key in draft.raw),
+        read=(*(key for key in _READ if key in draft.raw), *_nested(draft)),
         ignored=tuple(ignored(draft)),
         notes=(*captured.notes, *notes(draft)),
+        faults=captured.faults,
     )
+
+
+def _nested(draft: Draft) -> list[str]:
+    return [f"eagle_config.{key}" for key in _READ_NESTED if key in draft.eagle]
 
 
 def _captured(draft: Draft) -> Captured:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drafter_audit.drafter.boundaries import NOTE
 from drafter_audit.drafter.wiring import Wiring, scaling_of
 from drafter_audit.engines.base import merged
 from drafter_audit.engines.sglang import rules as r
@@ -81,7 +80,7 @@ def _rope(draft: Draft, wanted: Wiring) -> dict[str, Any]:
 
 
 def _ids(draft: Draft, wanted: Wiring) -> dict[str, Any]:
-    """The ids in SGLang's own numbering, and a note of the boundaries they stand for: ids alone are ambiguous."""
+    """The ids in SGLang's own numbering."""
     if draft.layout == "eagle1":
         return {}
     if draft.spec.kind.name == "eagle3_noaux":
@@ -92,7 +91,7 @@ def _ids(draft: Draft, wanted: Wiring) -> dict[str, Any]:
     ids = ids_for(draft.spec.target, draft.release, wanted.boundaries)
     if ids is None:
         return {}
-    return {"eagle_config": {_IDS: list(ids)}, NOTE: {"boundaries": list(wanted.boundaries)}}
+    return {"eagle_config": {_IDS: list(ids)}}
 
 
 def _holds(draft: Draft, wanted: Wiring) -> bool:

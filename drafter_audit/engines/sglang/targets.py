@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from packaging.version import Version
 
@@ -146,13 +146,15 @@ _BY_TYPE = {
 class Captured:
     """The boundaries that reach the drafter, None where they cannot be told, and the rule that set them.
 
-    `refusals` are states that cannot be captured, `notes` what else is to be known.
+    `refusals` are states that cannot be captured, `notes` what else is to be known, `faults` what the
+    release does otherwise than its rule says.
     """
 
     boundaries: Ids | None
     rule: Rule
     refusals: Refusals = ()
-    notes: Refusals = field(default=())
+    notes: Refusals = ()
+    faults: Refusals = ()
 
 
 def named_class(target: Target) -> str | None:
@@ -185,10 +187,13 @@ def captured(family: Family, release: Release, ids: Ids | None, layers: int | No
     rule = next(rule for rule in family.ids if rule.holds(release))
     meant = _meant(rule, ids, layers)
     refusals = _missing(family, release, meant, layers)
-    if meant is None or not r.GRAPH_DEFAULT.holds(release) or default in (None, meant):
-        return Captured(meant, rule, refusals)
-    words = f"ids {list(ids)} name boundaries {list(meant)}, which hold for prefill and with --disable-cuda-graph alone"
-    return Captured(default, r.GRAPH_DEFAULT, refusals, ((rule, words),))
+    if meant is None or default is None or default == meant or not r.GRAPH_DEFAULT.holds(release):
+        return Captured(_coming(meant, layers), rule, refusals)
+    words = (
+        f"in CUDA graphs, so in decoding, boundaries {list(default)} are captured; {list(meant)} are in prefill, and "
+        "with --disable-cuda-graph"
+    )
+    return Captured(meant, rule, refusals, faults=((r.GRAPH_DEFAULT, words),))
 
 
 def ids_for(target: Target, release: Release, boundaries: Ids) -> Ids | None:
@@ -227,6 +232,11 @@ def _meant(rule: Rule, ids: Sequence[int], layers: int | None) -> Ids | None:
     return tuple(sorted(i + (0 if verbatim else 1) for i in ids))
 
 
+def _coming(boundaries: Ids | None, layers: int | None) -> Ids | None:
+    """Those that exist: what lies outside the target is never reached."""
+    return None if boundaries is None else tuple(b for b in boundaries if _why(b, layers) is None)
+
+
 def _missing(family: Family, release: Release, boundaries: Ids | None, layers: int | None) -> Refusals:
     """States among `boundaries` that the release does not capture on that family."""
     if boundaries is None:
@@ -243,7 +253,7 @@ def _missing(family: Family, release: Release, boundaries: Ids | None, layers: i
 
 def _why(boundary: int, layers: int | None) -> str | None:
     if boundary < 0:
-        return "does not exist, and is never captured"
+        return "does not exist and is never captured: the embedding's output, counted as a layer's, has the id -1"
     return f"lies beyond the target's {layers} layers" if layers is not None and boundary > layers else None
 
 
