@@ -43,6 +43,8 @@ def nested(*ids: int) -> dict[str, Any]:
         pytest.param((1, 11, 21), 24, (2, 12, 22), "output_of_layer", "medium", (1, 11, 21), id="begins with 1"),
         pytest.param((28, 1, 15), 32, (2, 16, 29), "output_of_layer", "high", None, id="unsorted, engines sort"),
         pytest.param((-1, 15, 28), 32, (0, 16, 29), "output_of_layer", "high", None, id="embedding output as -1"),
+        pytest.param((0, 30, 58), 61, (0, 30, 58), "boundary", "medium", (1, 31, 59), id="embedding output as 0"),
+        pytest.param((0, 20, 50), 61, (1, 21, 51), "output_of_layer", "low", (0, 20, 50), id="0, and no usual list"),
         pytest.param((2, 46, 90), 93, (2, 46, 90), "boundary", "medium", (3, 47, 91), id="usual boundaries, Kimi-K3"),
         pytest.param((1, 17, 33), 36, (2, 18, 34), "output_of_layer", "medium", (1, 17, 33), id="published, 36 layers"),
     ],

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import click
 import pytest
@@ -19,6 +20,7 @@ from drafter_audit.drafter.boundaries import read_aux_layers
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import DIALECTS
 from drafter_audit.drafter.kinds import KINDS, kind_table
+from drafter_audit.drafter.wiring import KNOBS, Wiring
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -194,6 +196,17 @@ LIST_KEYS = {
     "speculators": lambda ids: ({"eagle_aux_hidden_state_layer_ids": ids}, "eagle3", "speculators"),
     "dflash_config": lambda ids: ({"dflash_config": {"target_layer_ids": ids}}, "dflash", "unknown"),
 }
+
+
+def test_every_knob_is_described():
+    assert [row[0].strip("`") for row in table(doc("wiring.md"), "## Knobs")] == list(KNOBS)
+
+
+@pytest.mark.parametrize("row", table(doc("wiring.md"), "## Knobs"), ids=lambda row: row[0])
+def test_the_words_of_a_knob_are_those_of_its_type(row):
+    parts = get_args(get_type_hints(Wiring)[row[0].strip("`")])  # of a Literal, or of one that may be None
+    words = [word for part in parts for word in (get_args(part) or [part]) if isinstance(word, str)]
+    assert re.findall(r"`(\w+)`", row[1]) == words
 
 
 @pytest.mark.parametrize("row", table(doc("layer-ids.md"), "## Examples"), ids=lambda row: f"{row[0]} of {row[1]}")
