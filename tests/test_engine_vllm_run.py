@@ -1,8 +1,8 @@
 """What the rules for vLLM say of a drafter is what vLLM 0.32.0 did with it: `data/engines/vllm-0.32.0-cpu.json`.
 
 Each observation names a checkpoint by what differs from one that a peer wrote; here it is written anew, as a header
-over a hole, beside the config of the target that vLLM ran. What follows from the values of tensors is not asked: whether
-a stored embedding is the target's, for one.
+over a hole, beside the config of the target that vLLM ran. What follows from the values of tensors is not asked, such
+as whether a stored embedding is the target's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines.base import Effect, Release, merged
 from drafter_audit.engines.vllm import VLLM
+from drafter_audit.errors import ConfigError
 from tests.checkpoints import Tensors, read_peer, write_checkpoint
 
 Observation = dict[str, Any]
@@ -26,8 +27,17 @@ OBSERVED: list[Observation] = RECORD["observations"]
 
 V1, V2 = Release("vllm", "0.32.0", "v1"), Release("vllm", "0.32.0", "v2")
 
-# Served as a drafter by the method that drafter-audit speaks of; the others show what the method's absence does.
-BY_METHOD = [seen for seen in OBSERVED if seen["method"] == "eagle3" and seen["runner"] == "v1"]
+# Lists of ids that drafter-audit does not take for one, and vLLM does.
+UNREADABLE = frozenset({"04b_top_empty", "42_ids_float"})
+
+# Served by the method that drafter-audit speaks of; the others show what its absence does. Where a parameter is never
+# filled, what vLLM computes is chance.
+BY_METHOD = [
+    seen
+    for seen in OBSERVED
+    if seen["method"] == "eagle3" and seen["runner"] == "v1"
+    if "uninitialised" not in seen and seen["case"] not in UNREADABLE
+]
 SERVED = [seen for seen in BY_METHOD if seen["serves"]]
 
 
@@ -93,7 +103,7 @@ def test_the_last_state_is_taken_on_that_side_of_the_final_norm(seen, tmp_path):
     assert wiring_knob(said(seen, tmp_path), "last_state") == seen["last_state"]
 
 
-@having("layers_v2_would_set")
+@having("layers_v2_would_set", [seen for seen in SERVED if seen["layers_set"]])
 def test_boundaries_of_v2_are_those_its_function_chooses(seen, tmp_path):
     assert list(wiring_knob(said(seen, tmp_path, V2), "boundaries")) == seen["layers_v2_would_set"]
 
@@ -147,14 +157,20 @@ def test_a_stored_head_of_other_rows_is_kept(tmp_path):
     "seen", [s for s in OBSERVED if s["method"] is None and "eagle-" in s.get("folder", "")], ids=lambda s: s["case"]
 )
 def test_a_path_with_eagle_dash_is_warned_of(seen, tmp_path):
-    assert seen["method_taken"] == "eagle" if seen["loads"] else "Eagle" in seen["error"]
+    assert not seen["serves"]
     assert "eagle-" in written(seen, tmp_path).ref
     assert any("eagle-" in text for _, text in said(seen, tmp_path / "again").notes)
 
 
+@pytest.mark.parametrize("seen", [s for s in OBSERVED if s["case"] in UNREADABLE], ids=lambda seen: seen["case"])
+def test_a_list_that_is_none_is_refused_before_any_engine_is_asked(seen, tmp_path):
+    with pytest.raises(ConfigError, match=r"must be a list of layer ids"):
+        written(seen, tmp_path)
+
+
 @pytest.mark.parametrize("numbers", ["pre_fc_norm_max_abs", "first_step_max_abs", "feedback_max_abs"])
 def test_the_record_tells_candidates_apart(numbers):
-    """Rounding lies below 1e-4, another wiring above 1e-3: nothing recorded is a matter of opinion."""
+    """Rounding lies below 1e-5, another wiring above 1e-4: nothing recorded is a matter of opinion."""
     for seen in SERVED:
         found = sorted(value for value in (seen.get(numbers) or {}).values() if isinstance(value, float))
-        assert all(value < 1e-4 or value > 1e-3 for value in found), seen["case"]
+        assert all(value < 1e-5 or value > 1e-4 for value in found), seen["case"]
