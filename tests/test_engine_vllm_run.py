@@ -15,8 +15,9 @@ import pytest
 
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.engines.base import Effect, Release, merged
+from drafter_audit.engines.base import Effect, Release, merged, serve
 from drafter_audit.engines.vllm import VLLM
+from drafter_audit.engines.vllm.rules import RULES
 from drafter_audit.errors import ConfigError
 from tests.checkpoints import Tensors, read_peer, write_checkpoint
 
@@ -30,15 +31,14 @@ V1, V2 = Release("vllm", "0.32.0", "v1"), Release("vllm", "0.32.0", "v2")
 # Lists of ids that drafter-audit does not take for one, and vLLM does.
 UNREADABLE = frozenset({"04b_top_empty", "42_ids_float"})
 
-# Served by the method that drafter-audit speaks of; the others show what its absence does. Where a parameter is never
-# filled, what vLLM computes is chance.
+# Served by the method that drafter-audit speaks of; the others show what its absence does.
 BY_METHOD = [
     seen
     for seen in OBSERVED
-    if seen["method"] == "eagle3" and seen["runner"] == "v1"
-    if "uninitialised" not in seen and seen["case"] not in UNREADABLE
+    if seen["method"] == "eagle3" and seen["runner"] == "v1" and seen["case"] not in UNREADABLE
 ]
 SERVED = [seen for seen in BY_METHOD if seen["serves"]]
+PATHS = [seen for seen in OBSERVED if seen["method"] is None and not seen["serves"]]
 
 
 def having(key: str, among: list[Observation] = SERVED) -> Any:
@@ -153,13 +153,67 @@ def test_a_stored_head_of_other_rows_is_kept(tmp_path):
     assert wiring_knob(said(plain, tmp_path), "head") == "own"
 
 
+def rules(effect: Effect) -> set[str]:
+    """The names of all rules behind an answer."""
+    said = (*effect.refusals, *effect.notes, *effect.faults)
+    found = (*effect.because.values(), *(rule for rule, _ in said), *(rule for _, rule in effect.ignored))
+    return {rule.name for rule in found}
+
+
+@pytest.mark.parametrize("seen", BY_METHOD, ids=lambda seen: seen["case"])
+def test_what_no_tensor_fills_is_told(seen, tmp_path):
+    """Weights and biases hold what lay in memory, norms are of ones, and vLLM says nothing of either."""
+    found = {rule.name: text for rule, text in said(seen, tmp_path).faults}
+    assert ("missing_weight" in found) is ("uninitialised" in seen)
+    assert bool(found.keys() & NORMS) is (seen["case"] in NORMS_OF_ONES)
+
+
+NORMS = {"missing_norm", "hidden_norm_always", "final_norm_always", "deeper_norm"}
+NORMS_OF_ONES = {
+    "11d_before_fc_no_tensor",
+    "12c_fc_norm_no_tensor",
+    "23b_two_layers_hidden",
+    "23e_two_declared_one_stored",
+    "39_hidden_norm_absent",
+    "40_norm_absent",
+}
+
+
+def test_a_head_over_a_reduced_vocabulary_is_cut(tmp_path):
+    seen = next(seen for seen in SERVED if str(seen.get("head_is")).startswith("target's first rows"))
+    assert sum(seen["accepted_per_position"]) == 0
+    assert "head_cut" in rules(said(seen, tmp_path))
+
+
 @pytest.mark.parametrize(
-    "seen", [s for s in OBSERVED if s["method"] is None and "eagle-" in s.get("folder", "")], ids=lambda s: s["case"]
+    "seen", [s for s in SERVED if any(name.endswith(".bias") for name in s.get("tensors", ()))], ids=lambda s: s["case"]
 )
-def test_a_path_with_eagle_dash_is_warned_of(seen, tmp_path):
-    assert not seen["serves"]
-    assert "eagle-" in written(seen, tmp_path).ref
-    assert any("eagle-" in text for _, text in said(seen, tmp_path / "again").notes)
+def test_a_bias_without_its_switch_is_skipped_and_no_edit_brings_chance(seen, tmp_path):
+    skipped = not seen.get("config", {}).get("attention_bias")
+    answer = serve(VLLM, written(seen, tmp_path), V1)
+    assert ("bias_skipped" in rules(answer.effect)) is skipped
+    assert "attention_bias" not in answer.edit
+
+
+@pytest.mark.parametrize("seen", PATHS, ids=lambda s: s["case"])
+def test_a_path_that_means_another_method_is_warned_of(seen, tmp_path):
+    notes = {rule.name: text for rule, text in said(seen, tmp_path).notes}
+    assert "eagle3" not in str(tmp_path)
+    assert ("plain draft model" in notes["method_by_name"]) is (seen.get("method_taken") == "draft_model")
+
+
+@pytest.mark.parametrize(
+    "seen", [s for s in SERVED if "Overriding draft" in str(s.get("log"))], ids=lambda seen: seen["case"]
+)
+def test_a_raised_length_is_told(seen, tmp_path):
+    assert "positions_raised" in rules(said(seen, tmp_path))
+
+
+def test_every_rule_that_was_run_is_behind_an_answer_that_agrees(tmp_path):
+    """That the answers agree, the tests above say of each observation."""
+    tried = (*BY_METHOD, *PATHS)
+    behind = set().union(*(rules(said(seen, tmp_path / str(number))) for number, seen in enumerate(tried)))
+    assert {rule.name for rule in RULES if rule.proof == "run"} - behind == set()
 
 
 @pytest.mark.parametrize("seen", [s for s in OBSERVED if s["case"] in UNREADABLE], ids=lambda seen: seen["case"])
