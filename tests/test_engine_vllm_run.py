@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from drafter_audit.audit.rules.engines import engines
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines.base import Effect, Release, merged, serve
@@ -195,6 +196,27 @@ def test_a_bias_without_its_switch_is_skipped_and_no_edit_brings_chance(seen, tm
     assert "attention_bias" not in answer.edit
 
 
+FOUR_BIASES = {f"midlayer.self_attn.{name}_proj.bias": ["F32", [64 if name in "kv" else 128]] for name in "qkvo"}
+
+
+@pytest.mark.parametrize(
+    ("case", "changes", "words", "edit"),
+    [
+        ("27a_verifier_lm_head", {}, "verifier_lm_head.weight has no place in the draft model; drop it", None),
+        ("34_draft_vocab_map_offset", {}, "embed_tokens stores 512 rows, vocab_size is 500", {"vocab_size": 512}),
+        ("16e_draft_vocab_key_missing_reduced", {}, "lm_head stores 128 rows", {"draft_vocab_size": 128}),
+        ("20b_bias_tensors_no_flag", {}, "are stored and passed over", None),
+        ("20b_bias_tensors_no_flag", {"tensors": FOUR_BIASES}, "are stored and passed over", {"attention_bias": True}),
+        ("15b_head_absent_reduced", {}, "the target's rows 0 to 127 score draft ids", None),
+    ],
+)
+def test_the_finding_tells_what_helps(case, changes, words, edit, tmp_path):
+    """What vLLM needs is what the accepted observations have: all four biases with the switch are 20c."""
+    spec = written({**next(seen for seen in OBSERVED if seen["case"] == case), **changes}, tmp_path)
+    found = [finding for finding in engines(spec, [serve(VLLM, spec, V1)]) if words in finding.what]
+    assert [finding.fix_set for finding in found] == [edit]
+
+
 @pytest.mark.parametrize("seen", PATHS, ids=lambda s: s["case"])
 def test_a_path_that_means_another_method_is_warned_of(seen, tmp_path):
     notes = {rule.name: text for rule, text in said(seen, tmp_path).notes}
@@ -218,7 +240,7 @@ def test_every_rule_that_was_run_is_behind_an_answer_that_agrees(tmp_path):
 
 @pytest.mark.parametrize("seen", [s for s in OBSERVED if s["case"] in UNREADABLE], ids=lambda seen: seen["case"])
 def test_a_list_that_is_none_is_refused_before_any_engine_is_asked(seen, tmp_path):
-    with pytest.raises(ConfigError, match=r"must be a list of layer ids"):
+    with pytest.raises(ConfigError, match=r"whole numbers such as|left out or name a layer"):
         written(seen, tmp_path)
 
 

@@ -24,7 +24,6 @@ _LATENT = (
 _IN = ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
 _SHOWN = 3
 _RAISES_ROPE = frozenset({"default", "linear", "llama3", "ntk", "proportional"})
-_LENGTH_ROPE = frozenset({"dynamic", "longrope"})  # their rotations follow from that number
 
 
 def refusals(case: Case) -> Said:
@@ -218,9 +217,6 @@ def _positions(case: Case) -> Said:
     ours, theirs = case.spec.architecture.max_position_embeddings, case.spec.target.max_position_embeddings
     if not ours or not theirs or ours >= theirs:
         return
-    kind = case.spec.architecture.rope.type
-    kept = case.since("0.33.0") and kind not in _RAISES_ROPE
+    kept = case.since("0.33.0") and case.spec.architecture.rope.type not in _RAISES_ROPE
     name = "positions_short" if not case.since("0.27.0") else "positions_limit" if kept else "positions_raised"
-    changes = name == "positions_raised" and kind in _LENGTH_ROPE
-    other = f"; under {kind} rope that changes every rotation" if changes else ""
-    yield BY_NAME[name], f"max_position_embeddings is {ours}, the target's {theirs}{other}"
+    yield BY_NAME[name], f"max_position_embeddings is {ours}, the target's {theirs}"

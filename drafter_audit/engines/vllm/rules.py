@@ -325,7 +325,7 @@ _WEIGHTS = (
     _run(
         "head_cut",
         "a missing head over a reduced vocabulary is the target's, cut to its first draft_vocab_size rows; d2t maps "
-        "these to other tokens than they score, and no draft is accepted",
+        "these to other tokens than they score: in the run no draft was accepted",
         f"0.33.0 model_executor/layers/logits_processor.py:198, {_DRAFT}:385-396; 0.11.2 v1/spec_decode/eagle.py:1059",
         "0.11.1",
     ),
