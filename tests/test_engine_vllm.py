@@ -308,6 +308,12 @@ def two_layers(tensors: Tensors) -> Tensors:
     return {**first, **plain}
 
 
+def two_wide_layers(tensors: Tensors) -> Tensors:
+    """A second layer that reads embedding and hidden state, as the first does."""
+    again = {name.replace("midlayer.", "layers.1."): value for name, value in tensors.items() if "midlayer" in name}
+    return {**tensors, **again}
+
+
 def whole_vocabulary(tensors: Tensors) -> Tensors:
     return {**tensors, "lm_head.weight": ("F32", (512, 64)), "d2t": ("I64", (512,))}
 
@@ -318,6 +324,7 @@ def no_fusion(tensors: Tensors) -> Tensors:
 
 NOAUX = {"eagle_config": {"use_aux_hidden_state": False}}
 PEAGLE = {"speculators_model_type": "peagle", "mask_token_id": 5, "architectures": ["PEagleSpeculator"]}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128}
 MASK = more(mask_hidden=(1, 1, 192))
 
 
@@ -355,11 +362,14 @@ ROWS = (
     row("target_gated", {}, "0.21.0 v1", on={"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa"}),
     row("target_unlisted", {}, V2, on={"architectures": ["NewForCausalLM"], "model_type": "new"}),
     row("architecture_unknown", {"architectures": ["EAGLE3LlamaForCausalLM"]}, V2),
+    row("architecture_unknown", {"architectures": ["PEagleDraftModel"]}, V1),
     row("speculators_type", {"transformer_layer_config": {"model_type": "gemma"}}, V2, **SPECULATORS),
     row("speculators_unmarked", {"speculators_config": None}, V2, **SPECULATORS),
     row("speculators_untranslated", {"norm_output": True}, "0.24.0 v1", **SPECULATORS),
     row("residual_default_true", {"norm_before_residual": None}, V2, **SPECULATORS),
     row("positions_raised", {}, V2, on={"max_position_embeddings": 4096}),
+    row("positions_limit", {"rope_parameters": YARN}, V2, on={"max_position_embeddings": 4096}),
+    row("positions_raised", {"rope_parameters": YARN}, "0.32.0 v1", on={"max_position_embeddings": 4096}),
     row("positions_short runner_by_target", {}, "0.26.0 v1", on={"max_position_embeddings": 4096}),
     row("norm_before_fc_unread", {"norm_before_fc": True}, "0.17.0 v1"),
     row("norm_before_fc_top_level", {"norm_before_fc": True}, "0.18.0 v1", tensors=more(input_norm__weight=(192,))),
@@ -375,13 +385,25 @@ ROWS = (
     row("slots_three", {}, "0.21.0 v1", tensors=wider(4)),
     row("target_hidden_size_null", {"target_hidden_size": None}, V2),
     row("noaux_needs_switch", NOAUX, "0.11.1", tensors=no_fusion),
+    row("noaux_needs_switch missing_weight ids_default", {}, V2, tensors=no_fusion),
     row("noaux_fails_v2", NOAUX, "0.32.0 v2", tensors=no_fusion),
     row("tensor_unknown", {}, V2, tensors=more(verifier_lm_head__weight=(128, 64))),
     row("prefix_doubled", {}, V2, tensors=prefixed),
     row("map_missing", {}, V2, tensors=without("d2t")),
     row("map_unneeded", {"draft_vocab_size": 512}, V2, tensors=whole_vocabulary),
     row("head_rows", {"draft_vocab_size": None}, V2),
-    row("head_from_target head_too_wide", {}, V2, tensors=without("lm_head.weight")),
+    row("head_from_target head_cut", {}, V2, tensors=without("lm_head.weight")),
+    row("missing_weight", {}, "0.10.2", tensors=without("lm_head.weight")),
+    row(
+        "missing_weight missing_norm",
+        {},
+        V2,
+        tensors=without("midlayer.mlp.up_proj.weight", "midlayer.input_layernorm.weight"),
+    ),
+    row("bias_skipped", {}, V2, tensors=more(fc__bias=(64,))),
+    row("tensor_unknown", {}, "0.24.0 v1", tensors=more(fc__bias=(64,))),
+    row("embedding_rows", {"vocab_size": 500}, V2),
+    row("deeper_width", {"num_hidden_layers": 2}, V2, tensors=two_wide_layers),
     row("tie_unread", {"tie_word_embeddings": True}, V2, tensors=without("lm_head.weight")),
     row("embedding_from_target", {}, V2, tensors=without("embed_tokens.weight")),
     row("embedding_width", {}, V2, tensors=without("embed_tokens.weight"), on={"hidden_size": 128}),
@@ -395,7 +417,8 @@ ROWS = (
 
 def rules(effect: Effect) -> set[str]:
     """The names of all rules behind an answer."""
-    found = [*effect.because.values(), *(rule for rule, _ in (*effect.refusals, *effect.notes))]
+    said = (*effect.refusals, *effect.notes, *effect.faults)
+    found = [*effect.because.values(), *(rule for rule, _ in said)]
     return {rule.name for rule in (*found, *(rule for _, rule in effect.ignored))}
 
 
@@ -449,7 +472,8 @@ def test_every_rule_is_tried():
 
 def test_rules_have_sources_and_distinct_names():
     assert len({rule.name for rule in RULES}) == len(RULES)
-    assert all(rule.source[0].isdigit() for rule in RULES)
+    assert all(rule.source.startswith("run on 0.32.0") or rule.source[0].isdigit() for rule in RULES)
+    assert all((rule.proof == "run") == rule.source.startswith("run on") for rule in RULES)
 
 
 def test_keys_that_are_read(tmp_path):

@@ -120,10 +120,11 @@ CODES = (
     Code(
         "ENGINE-FAULT",
         ("error",),
-        what="The engine has a defect in that release by which other states reach the drafter than its rule says.",
-        silent="The log shows the declared layers, the server is healthy, and only acceptance suffers.",
+        what="The engine serves the drafter and computes what no setting tells: by a defect other states than its rule "
+        "says, with chance or ones for a tensor that is not stored, without one that is.",
+        silent="The log is as ever, the server is healthy, and only acceptance suffers.",
         evidence=_EVIDENCE,
-        fix="Take a release without it, or start the engine as the finding says.",
+        fix="A release without the defect, or the start or the edit that the finding gives; a file with every tensor.",
         source="https://github.com/sgl-project/sglang/pull/22836",
     ),
     Code(

@@ -103,13 +103,18 @@ class ConfigView:
         return value
 
     def layer_ids(self, key: str) -> tuple[int, ...] | None:
-        """A list of layer ids, verbatim. -1 is legal: the embedding output, counted as output-of-layer."""
+        """A list of layer ids, verbatim. -1 is legal: the embedding output, counted as output-of-layer. An empty list
+        is an error: engines differ on it."""
         value = self.raw.get(key)
         if value is None:
             return None
+        if value == []:
+            raise self.wrong(
+                key, value, "left out or name a layer: for an empty list vLLM takes its default, SGLang no state"
+            )
         whole = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
-        if not whole or not 0 < len(value) <= _MOST["num_aux_hidden_states"]:
-            raise self.wrong(key, value, "a list of layer ids such as [2, 30, 58]")
+        if not whole or len(value) > _MOST["num_aux_hidden_states"]:
+            raise self.wrong(key, value, "a list of layer ids, whole numbers such as [2, 30, 58]")
         return tuple(value)
 
     @cached_property

@@ -69,7 +69,8 @@ class Effect:
     - `wiring` is None where the kind is not known to it; `because` names the rule behind each knob that it decides.
     - `read` are the keys of this config.json that it reads, nested ones as "eagle_config.key"; `ignored` those that are
       set, of consequence, and not read.
-    - `notes` are rules to know of that change no knob, `faults` defects by which more happens than `wiring` says.
+    - `notes` are rules to know of that change no knob, `faults` what happens, unsaid, beyond what `wiring` says:
+      defects, and what stands in for a tensor that is not stored.
     - `launch` are settings of the engine's own start, nested as it takes them, that bring what no key of config.json
       can; empty where none is needed. The rest of an answer assumes that the user passes none of them.
     """
@@ -182,7 +183,7 @@ def _edit(
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The edit worth making, and the knobs that still differ after it."""
     before = _knobs(declared, effect)
-    faulty = before or effect.refusals or effect.ignored
+    faulty = before or effect.refusals or effect.faults or effect.ignored
     edit = engine.edit(spec, release, declared) if declared and faulty else {}
     if declared is None or not edit:
         return {}, before
@@ -194,9 +195,9 @@ def _edit(
     return ({**edit, **_note(spec, edit)}, left) if better else ({}, before)
 
 
-def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, int, int]:
+def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, ...]:
     """How bad an answer is, the worst first."""
-    return len(effect.refusals), len(differs), len(effect.ignored)
+    return len(effect.refusals), len(differs), len(effect.faults), len(effect.ignored)
 
 
 def _note(spec: DrafterSpec, edit: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,8 +101,6 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from _refused(spec, served)
     yield from (_differs(spec, served, difference) for difference in served.differs)
     yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
-    for rule, text in served.effect.faults:
-        yield Finding("ENGINE-FAULT", "error", f"has a fault: {text}", rule.text, evidence=_rule(rule))
     for rule, text in served.effect.notes:
         more = "nothing else follows for this drafter" if text == rule.text else rule.text
         yield Finding("ENGINE-NOTE", "info", f"has a rule to know of: {text}", more, evidence=_rule(rule))
@@ -121,9 +119,7 @@ def _unread(served: Served) -> Findings:
 
 
 def _refused(spec: DrafterSpec, served: Served) -> Findings:
-    claimed = {part for knob in _KNOBS.values() for part in knob.keys}
-    rest = {key: value for key, value in served.edit.items() if not _named({key: value}, tuple(claimed))}
-    left = _refusing_still(spec, served)
+    left, rest = _said_still(spec, served), _unclaimed(served)
     for rule, text in served.effect.refusals:
         yield Finding(
             "ENGINE-LOAD",
@@ -131,16 +127,26 @@ def _refused(spec: DrafterSpec, served: Served) -> Findings:
             f"does not serve it: {text}",
             f"{rule.text}: it stops when it loads the drafter, or at the first request",
             evidence=_rule(rule),
-            fix_set=None if rule in left else rest or None,
+            fix_set=None if rule in left else rest,
         )
+    for rule, text in served.effect.faults:
+        fix = None if rule in left else rest
+        yield Finding("ENGINE-FAULT", "error", f"has a fault: {text}", rule.text, evidence=_rule(rule), fix_set=fix)
 
 
-def _refusing_still(spec: DrafterSpec, served: Served) -> set[Rule]:
-    """The rules by which the engine refuses the drafter with its edit made."""
-    if not served.edit:
-        return {rule for rule, _ in served.effect.refusals}
-    edited = with_config(spec, merged(spec.config.raw, served.edit))
-    return {rule for rule, _ in engine_of(served.release).effect(edited, served.release).refusals}
+def _unclaimed(served: Served) -> dict[str, Any] | None:
+    """What of the edit no finding of a knob that differs brings."""
+    claimed = tuple(part for difference in served.differs for part in _knob(difference).keys)
+    return {key: value for key, value in served.edit.items() if not _named({key: value}, claimed)} or None
+
+
+def _said_still(spec: DrafterSpec, served: Served) -> set[Rule]:
+    """The rules by which the engine refuses the drafter, or serves it badly, with its edit made."""
+    effect = served.effect
+    if served.edit:
+        edited = with_config(spec, merged(spec.config.raw, served.edit))
+        effect = engine_of(served.release).effect(edited, served.release)
+    return {rule for rule, _ in (*effect.refusals, *effect.faults)}
 
 
 def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Finding:

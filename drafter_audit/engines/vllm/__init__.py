@@ -12,8 +12,9 @@ from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
 from drafter_audit.engines.base import Effect, Release, Rule, merged
-from drafter_audit.engines.vllm import checks, reads
+from drafter_audit.engines.vllm import checks, faults, reads
 from drafter_audit.engines.vllm.case import Case
+from drafter_audit.engines.vllm.parameters import attention_biases
 from drafter_audit.engines.vllm.rules import BY_NAME, RULES
 from drafter_audit.engines.vllm.seen import IDS, placed, usual_name
 
@@ -55,6 +56,7 @@ class _Engine:
             read=tuple(reads.keys_read(case)),
             ignored=tuple(reads.keys_ignored(case)),
             notes=tuple(checks.notes(case)),
+            faults=tuple(faults.faults(case)),
         )
 
     def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
@@ -62,9 +64,9 @@ class _Engine:
         if effect.wiring is None:
             return {}
         case = Case.of(spec, release)
-        faults = {rule.name for rule, _ in effect.refusals}
+        refused = {rule.name for rule, _ in effect.refusals}
         edit: dict[str, Any] = {}
-        for change in _changes(case, faults, wanted.differs(effect.wiring), wanted):
+        for change in _changes(case, refused, wanted.differs(effect.wiring), wanted):
             edit = merged_edit(edit, change)
         return edit
 
@@ -75,13 +77,13 @@ def merged_edit(edit: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str,
     return {**edit, **change, **nested}
 
 
-def _changes(case: Case, faults: set[str], differs: tuple[str, ...], wanted: Wiring) -> Iterator[Mapping[str, Any]]:
+def _changes(case: Case, refused: set[str], differs: tuple[str, ...], wanted: Wiring) -> Iterator[Mapping[str, Any]]:
     """Only what must change, one key at a time."""
-    yield from _loading(case, faults)
-    ids = wanted.boundaries if case.fuses and ("boundaries" in differs or faults & _ID_FAULTS) else None
+    yield from _loading(case, refused)
+    ids = wanted.boundaries if case.fuses and ("boundaries" in differs or refused & _ID_FAULTS) else None
     if ids is not None and case.hands_out(ids):
         yield from _layer_ids(case, ids)
-    elif faults & _WIDTH_FAULTS:
+    elif refused & _WIDTH_FAULTS:
         yield from _slots(case, case.seen.keys, case.spec.architecture.num_aux_hidden_states)
     if "residual" in differs:
         yield case.place("norm_before_residual", wanted.residual == "post_norm")
@@ -112,23 +114,26 @@ def _norms(case: Case, wanted: Wiring) -> Iterator[Mapping[str, Any]]:
         yield case.place("fc_norm", each)
 
 
-def _loading(case: Case, faults: set[str]) -> Iterator[Mapping[str, Any]]:
+def _loading(case: Case, refused: set[str]) -> Iterator[Mapping[str, Any]]:
     """What keeps it from loading and a key can mend."""
     arch = case.spec.architecture
-    if "architecture_unknown" in faults and case.seen.translated is None:
+    if "architecture_unknown" in refused and case.seen.translated is None:
         qk_norm = arch.qk_norm and case.since("0.24.0")
         yield {"architectures": [usual_name(latent=case.spec.kind.name == "eagle3_mla", qk_norm=qk_norm)]}
-    if "target_hidden_size_null" in faults:
+    if "target_hidden_size_null" in refused:
         yield {"target_hidden_size": None}
     if case.misfit_width:
         yield case.place("target_hidden_size", case.state_width)
-    if "head_rows" in faults:
+    if "head_rows" in refused:
         yield case.place("draft_vocab_size", arch.draft_vocab_size)
-    if "noaux_needs_switch" in faults and case.since("0.12.0"):
+    if case.reads_aux and not case.fuses and case.since("0.12.0"):
         yield {"eagle_config": {"use_aux_hidden_state": False}}
-    if "parallel_token" in faults and isinstance(case.seen.keys.get("mask_token_id"), int):
+    if "parallel_token" in refused and isinstance(case.seen.keys.get("mask_token_id"), int):
         yield {"pard_token": case.seen.keys["mask_token_id"]}
-    if arch.attention_bias and not case.seen.keys.get("attention_bias") and case.since("0.16.0"):
+    if "embedding_rows" in refused:
+        yield case.place("vocab_size", case.spec.clues.dim("embed_tokens.weight", 0))
+    biases = set(attention_biases(case))  # one that is not stored would hold whatever lies in memory
+    if biases and biases <= case.spec.clues.tensors.keys() and not case.seen.keys.get("attention_bias"):
         yield placed(case.seen, "attention_bias", True, case.release)
 
 

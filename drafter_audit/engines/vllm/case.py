@@ -42,6 +42,11 @@ class Case:
         return self.spec.kind.traits.fuses
 
     @property
+    def reads_aux(self) -> bool:
+        """Whether several states are captured and go through fc: always, but with the switch that turns it off."""
+        return self.fuses or not self.since("0.12.0") or self.seen.eagle.get("use_aux_hidden_state") is not False
+
+    @property
     def layers(self) -> int | None:
         return self.spec.target.num_layers
 

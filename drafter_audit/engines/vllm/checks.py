@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from drafter_audit.drafter.names import canonical, layer_index
 from drafter_audit.engines.base import Rule
 from drafter_audit.engines.vllm.case import Case
+from drafter_audit.engines.vllm.parameters import attention_biases
 from drafter_audit.engines.vllm.rules import BY_NAME
 from drafter_audit.engines.vllm.seen import too_new
 from drafter_audit.engines.vllm.targets import gated
@@ -21,6 +21,8 @@ _PLAIN = r"self_attn\.(?:q|k|v|o)_proj\.weight"
 _LATENT = (
     r"self_attn\.(?:q_proj|q_a_proj|q_b_proj|kv_b_proj|o_proj|kv_a_proj_with_mqa|q_a_layernorm|kv_a_layernorm)\.weight"
 )
+_IN = ("q_proj", "k_proj", "v_proj", "q_a_proj", "kv_a_proj_with_mqa")
+_SHOWN = 3
 _RAISES_ROPE = frozenset({"default", "linear", "llama3", "ntk", "proportional"})
 
 
@@ -77,11 +79,7 @@ def _kind(case: Case) -> Said:
         names = {"pard_token", "ptd_token_id"} | ({"mask_token_id"} if case.since("0.28.0") else set())
         if case.since("0.16.0") and not names & {*case.seen.keys}:
             yield BY_NAME["parallel_token"], f"config.json has none of {', '.join(sorted(names))}"
-    if case.fuses:
-        return
-    if not case.since("0.12.0") or case.seen.eagle.get("use_aux_hidden_state") is not False:
-        yield BY_NAME["noaux_needs_switch"], "fc is expected, and three states of the target are read"
-    elif case.v2 and not case.since("0.33.0"):
+    if not case.reads_aux and case.v2 and not case.since("0.33.0"):
         yield BY_NAME["noaux_fails_v2"], "three states arrive where one is expected"
 
 
@@ -114,31 +112,63 @@ def _width(case: Case) -> Said:
         yield BY_NAME["states_misfit"], f"{len(states)} states of {wide} are captured, fc takes {slots} of {told}"
 
 
+def some(names: list[str]) -> str:
+    """The first of them, and how many more."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def placeless(case: Case) -> list[str]:
+    """Stored tensors that the draft class has no parameter for and does not skip by name."""
+    known = re.compile(_known(case))
+    names = [name for name in _stored(case) if name not in _prefixed(case)]
+    return [name for name in names if not known.fullmatch(name.replace("midlayer.", "layers.0."))]
+
+
+def _stored(case: Case) -> list[str]:
+    companions = case.spec.clues.packing.companions
+    return [tensor.name for tensor in case.spec.table or () if tensor.name not in companions]
+
+
+def _prefixed(case: Case) -> list[str]:
+    return [name for name in _stored(case) if name.startswith("model.") and "lm_head" not in name]
+
+
 def _tensors(case: Case) -> Said:
-    names = [tensor.name for tensor in case.spec.table or () if tensor.name not in case.spec.clues.packing.companions]
-    prefixed = [name for name in names if name.startswith("model.") and "lm_head" not in name]
+    prefixed = _prefixed(case)
     if prefixed:
         yield BY_NAME["prefix_doubled"], f"{len(prefixed)} names begin with model., such as {prefixed[0]}"
     if case.seen.model_class is None or case.spec.clues.packing.weights:
         return
-    known = re.compile(_known(case))
-    unknown = [name for name in names if not known.fullmatch(name.replace("midlayer.", "layers.0."))]
-    unknown = [name for name in unknown if name not in prefixed]
+    skips = BY_NAME["bias_skipped"].holds(case.release)
+    unknown = sorted(name for name in placeless(case) if not (skips and name.endswith(".bias")))
     lenient = case.seen.model_class == "latent" and not case.since("0.25.0")
     if unknown and not lenient:
-        yield BY_NAME["tensor_unknown"], f"{', '.join(sorted(unknown)[:3])} has no place in the draft model"
-    deeper = [index for name in names if (index := layer_index(canonical(name))) is not None and index > 0]
+        has, it = ("has", "it") if len(unknown) == 1 else ("have", "them")
+        yield BY_NAME["tensor_unknown"], f"{some(unknown)} {has} no place in the draft model; drop {it} from the file"
+    yield from _deeper(case)
+
+
+def _deeper(case: Case) -> Said:
+    """Layers after the first, of which each reads the hidden state alone."""
+    clues, hidden = case.spec.clues, case.spec.architecture.hidden_size
+    deeper = sorted(layer for layer in clues.layers if layer > 0)
     if deeper and not case.since("0.11.1"):
-        yield BY_NAME["one_layer"], f"{max(deeper) + 1} layers are stored"
+        yield BY_NAME["one_layer"], f"{deeper[-1] + 1} layers are stored"
+        return
+    found = ((layer, name, clues.dim(f"layers.{layer}.self_attn.{name}.weight", 1)) for layer in deeper for name in _IN)
+    for layer, name, wide in found:
+        if wide and wide != hidden:
+            yield BY_NAME["deeper_width"], f"{name} of layer {layer} reads {wide} columns, a state has {hidden}"
+            return
 
 
 def _known(case: Case) -> str:
     """The stored names that the draft class has a parameter for, or skips."""
-    keys, bias = case.seen.keys, case.seen.keys.get("attention_bias") and case.since("0.16.0")
-    latent = case.seen.model_class == "latent"
+    keys, latent = case.seen.keys, case.seen.model_class == "latent"
     parts = [_COMMON, _LAYER + _MLP + (_LATENT if latent else _PLAIN) + ")"]
-    parts += [r"layers\.\d+\.self_attn\.[qkvo]_proj\.bias"] if bias else []
-    parts += [r"layers\.\d+\.mlp\.(?:gate|up|down)_proj\.bias"] if keys.get("mlp_bias") else []
+    parts += [re.escape(name) for name in attention_biases(case)] if keys.get("attention_bias") else []
+    parts += [r"layers\.\d+\.mlp\.(?:gate|up|down)_proj\.bias"] if keys.get("mlp_bias") and not latent else []
     parts += [r"layers\.\d+\.self_attn\.[qk]_norm\.weight"] if case.seen.model_class == "qwen3" else []
     parts += [r"input_norm\.weight"] if not latent and case.since("0.18.0") else []
     parts += [r"fc_norm\.\d+\.weight"] if keys.get("fc_norm") and case.since("0.22.0") else []
@@ -152,11 +182,9 @@ def _vocabulary(case: Case) -> Said:
     whole = arch.draft_vocab_size is not None and arch.draft_vocab_size == target_vocab
     if whole and "d2t" in clues.tensors and case.since("0.30.0"):
         yield BY_NAME["map_unneeded"], "d2t is stored, and the draft vocabulary is the target's"
-    if "lm_head.weight" not in clues.tensors and arch.reduced_vocabulary:
-        yield (
-            BY_NAME["head_too_wide"],
-            f"lm_head is missing, and the draft vocabulary has {arch.draft_vocab_size} tokens",
-        )
+    rows, told = clues.dim("embed_tokens.weight", 0), case.seen.keys.get("vocab_size")
+    if rows and told and rows != told:
+        yield BY_NAME["embedding_rows"], f"embed_tokens stores {rows} rows, vocab_size is {told}"
     wide = case.spec.target.hidden_size
     if "embed_tokens.weight" not in clues.tensors and wide and wide != arch.hidden_size:
         yield (
@@ -172,31 +200,23 @@ def notes(case: Case) -> Said:
             yield BY_NAME[name], BY_NAME[name].text
     if case.supported is None:
         yield BY_NAME["target_unlisted"], f"the target's class is {case.target or 'not known'}"
-    name = case.spec.ref.lower()
-    if "eagle-" in name:
-        yield BY_NAME["method_by_name"], 'name the method ("eagle3"): the path holds "eagle-" and is taken for EAGLE-1'
+    yield from _method(case)
     yield from _positions(case)
-    yield from _deeper(case)
+
+
+def _method(case: Case) -> Said:
+    """What the path means, where no method is given; a bundled record has none."""
+    name, rule = case.spec.ref.lower(), BY_NAME["method_by_name"]
+    if "eagle-" in name:
+        yield rule, 'name the method ("eagle3"): the path holds "eagle-" and is taken for EAGLE-1'
+    elif "eagle3" not in name and case.spec.source != "bundled":
+        yield rule, 'name the method ("eagle3"): the path holds no "eagle3" and is taken for a plain draft model'
 
 
 def _positions(case: Case) -> Said:
     ours, theirs = case.spec.architecture.max_position_embeddings, case.spec.target.max_position_embeddings
     if not ours or not theirs or ours >= theirs:
         return
-    raised = case.since("0.27.0")
-    if not raised or case.spec.architecture.rope.type in _RAISES_ROPE:
-        name = "positions_raised" if raised else "positions_short"
-        yield BY_NAME[name], f"max_position_embeddings is {ours}, the target's {theirs}"
-
-
-def _deeper(case: Case) -> Said:
-    names = case.spec.clues.tensors
-    lost = [
-        index
-        for index in sorted(case.spec.clues.layers)
-        if index > 0
-        and f"layers.{index}.input_layernorm.weight" not in names
-        and f"layers.{index}.hidden_norm.weight" in names
-    ]
-    if lost and case.since("0.11.1"):
-        yield BY_NAME["deeper_norm"], f"layer {lost[0]} stores hidden_norm and no input_layernorm"
+    kept = case.since("0.33.0") and case.spec.architecture.rope.type not in _RAISES_ROPE
+    name = "positions_short" if not case.since("0.27.0") else "positions_limit" if kept else "positions_raised"
+    yield BY_NAME[name], f"max_position_embeddings is {ours}, the target's {theirs}"

@@ -52,12 +52,14 @@ def knobs(case: Case, declared: Wiring) -> Iterator[Knob]:
 
 
 def _states(case: Case, declared: Wiring) -> Iterator[Knob]:
-    if not case.fuses:
+    if not case.reads_aux:
         rule = BY_NAME["noaux_last_state"]
         yield "boundaries", (declared.boundaries, rule)
         yield "last_state", ("post_norm", rule)
         return
     ids, rule = case.ids
+    if not case.fuses:
+        yield "last_state", ("pre_norm", BY_NAME["noaux_needs_switch"])
     yield "boundaries", (case.captured, rule)
     yield "slot_order", ("ascending", BY_NAME["ids_sorted"] if _unsorted(ids, declared) else rule)
 
@@ -68,7 +70,7 @@ def _unsorted(ids: Ids | None, declared: Wiring) -> bool:
 
 def pre_fc_norm(case: Case) -> tuple[PreFcNorm, Rule]:
     """Where both norms are concerned, the rule of the one that is on, of the first where none is."""
-    (whole, first), (each, second) = whole_norm(case), _norm_of_each(case)
+    (whole, first), (each, second) = whole_norm(case), norm_of_each(case)
     declared = case.spec.architecture
     of_each = each or (declared.fc_norm and not declared.norm_before_fc)
     return _PRE_FC[whole, each], second if of_each else first
@@ -86,7 +88,7 @@ def whole_norm(case: Case) -> tuple[bool, Rule]:
     return bool(eagle.get("norm_before_fc", top)), BY_NAME["norm_before_fc_nested"]
 
 
-def _norm_of_each(case: Case) -> tuple[bool, Rule]:
+def norm_of_each(case: Case) -> tuple[bool, Rule]:
     if not case.since("0.22.0"):
         return False, BY_NAME["fc_norm_unread"]
     if case.seen.model_class == "latent" and not case.since("0.23.0"):
@@ -131,6 +133,9 @@ def _embedding(case: Case, declared: Wiring) -> tuple[str, Rule]:
 
 
 def _head(case: Case, declared: Wiring) -> tuple[str | None, Rule]:
+    clues = case.spec.clues
+    if clues.has_weights and "lm_head.weight" not in clues.tensors and not case.since("0.11.1"):
+        return None, BY_NAME["missing_weight"]
     if declared.head == "embedding":
         return "target", BY_NAME["tie_unread"]
     return declared.head, BY_NAME["head_from_target" if declared.head == "target" else "head_from_file"]
@@ -170,7 +175,7 @@ def keys_ignored(case: Case) -> Iterator[tuple[str, Rule]]:
     if eagle.get("norm_before_fc") and not whole_norm(case)[0]:
         yield "eagle_config.norm_before_fc", whole_norm(case)[1]
     if raw.get("use_aux_norm"):
-        yield "use_aux_norm", _norm_of_each(case)[1]
+        yield "use_aux_norm", norm_of_each(case)[1]
     if eagle.get("return_hidden_post_norm") and _feedback(case)[0] == "pre_norm":
         yield "eagle_config.return_hidden_post_norm", _feedback(case)[1]
     unread = {

@@ -24,7 +24,9 @@ _PEAGLE_SINCE = "0.22.0"
 _QWEN3_SINCE = "0.24.0"
 _ABSENT = {"norm_before_residual": {"eagle3": True, "peagle": False}}  # the other switches are off
 
-# Class name -> (the code behind it, since when it is registered). Source: model_executor/models/registry.py.
+# Class name -> (the code behind it, since when it is registered). Source: model_executor/models/registry.py. A name
+# that EAGLEConfig prefixes is looked for with its prefix: PEagleDraftModel is registered, Eagle3PEagleDraftModel is not
+# (0.33.0 configs/eagle.py:56, config/speculative.py:1527). Only the translation of speculators' brings Peagle names.
 _REGISTERED = {
     "Eagle3LlamaForCausalLM": ("llama", "0.10.0"),
     "LlamaForCausalLMEagle3": ("llama", "0.10.1"),
