@@ -172,4 +172,6 @@ def _left(spec: DrafterSpec, after: Sequence[Served]) -> Iterator[str]:
         for difference in served.differs:
             yield f"No edit mends {difference.knob} under {label}."
         for _, text in served.effect.refusals:
-            yield f"{label} still does not serve it: {text}."
+            yield f"{label} still cannot use it: {text}."
+        for _, text in served.effect.faults:
+            yield f"{label} has a fault that no edit mends: {text}."

@@ -62,6 +62,7 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
 # Keys of config.json, by a part of their name, that an engine may not look for where they stand.
 _PLACES = (("layer_ids", "IDS-KEYPLACE"), ("norm", "NORM-PLACE"))
 _SAME = "what it takes instead is the same here"
+_UNKNOWN = "without the target's layer count what it takes instead is not known"
 _BY_ROLE: Mapping[str | None, Severity] = MappingProxyType({"trainable": "error", "frozen": "info"})
 
 
@@ -94,7 +95,8 @@ def _labelled(finding: Finding, served: Served, runners: Sequence[str | None] | 
     release = served.release
     label = f"{release.engine}@{release.version}" + (f" ({' and '.join(map(str, runners))})" if runners else "")
     said = {"engine": release.engine, "version": release.version, "runners": list(runners or ())}
-    return replace(finding, what=f"{label} {finding.what}", evidence={**said, **finding.evidence})
+    what = f"{label}{'' if finding.what.startswith(':') else ' '}{finding.what}"
+    return replace(finding, what=what, evidence={**said, **finding.evidence})
 
 
 def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
@@ -102,10 +104,16 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from (_differs(spec, served, difference) for difference in served.differs)
     yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
     for rule, text in served.effect.faults:
-        yield Finding("ENGINE-FAULT", "error", f"has a fault: {text}", rule.text, evidence=_rule(rule))
+        yield Finding(
+            "ENGINE-FAULT", "error", f": a fault of this release, {text}", _told(rule, text), evidence=_rule(rule)
+        )
     for rule, text in served.effect.notes:
-        more = "nothing else follows for this drafter" if text == rule.text else rule.text
-        yield Finding("ENGINE-NOTE", "info", f"has a rule to know of: {text}", more, evidence=_rule(rule))
+        yield Finding("ENGINE-NOTE", "info", f": {text}", _told(rule, text), evidence=_rule(rule))
+
+
+def _told(rule: Rule, text: str) -> str:
+    """The rule, where `text` is not that already."""
+    return "no edit is needed for it" if text == rule.text else rule.text
 
 
 def _unread(served: Served) -> Findings:
@@ -128,8 +136,8 @@ def _refused(spec: DrafterSpec, served: Served) -> Findings:
         yield Finding(
             "ENGINE-LOAD",
             "error",
-            f"does not serve it: {text}",
-            f"{rule.text}: it stops when it loads the drafter, or at the first request",
+            f"cannot use it: {text}",
+            rule.text,
             evidence=_rule(rule),
             fix_set=None if rule in left else rest or None,
         )
@@ -205,9 +213,9 @@ def _ignored(spec: DrafterSpec, served: Served, key: str, rule: Rule | None) -> 
     parts = _IDS.keys if code == "IDS-KEYPLACE" else (key.rpartition(".")[2],)
     turned = [d.knob for d in served.differs if d.rule == rule or any(part in key for part in _knob(d).keys)]
     unknown = code == "IDS-KEYPLACE" and served.boundaries is None
-    instead = "without the target's layer count what it takes instead is not known" if unknown else _SAME
-    unturned = f"{rule.text}; {instead}" if rule else instead
-    why = f"so it takes {' and '.join(turned)} otherwise" if turned else unturned
+    instead = f"what it takes instead differs in {' and '.join(turned)}" if turned else _UNKNOWN if unknown else _SAME
+    said = turned or rule is None or key in rule.text  # by the knob's own finding, or by this one
+    why = instead if said or rule is None else f"{rule.text}; {instead}"
     return Finding(
         code,
         "info" if code == "ENGINE-NOTE" else "warning",
