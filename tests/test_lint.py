@@ -68,6 +68,20 @@ def test_a_target_of_config_json_alone(tmp_path: Path) -> None:
     assert len(about(result, "has no weight files")) == 2
 
 
+def test_a_target_of_config_json_alone_is_told_once(tmp_path: Path) -> None:
+    """What is not checked says it; the finding is for a target whose weights should have been there."""
+    result = lint(write_peer(tmp_path / "d", "specforge_eagle3"), target=write_target(tmp_path / "t"))
+    assert about(result, "trained or random", "has no weight files")
+    assert "EVIDENCE-NONE" not in {finding.code for finding in result.findings}
+
+
+def test_a_target_whose_weights_cannot_be_had_is_a_warning_too(hub: Hub, tmp_path: Path) -> None:
+    """Its config is bundled; the stand-in has no such repository."""
+    result = lint(write_peer(tmp_path / "d", "specforge_eagle3"), target="moonshotai/Kimi-K2-Instruct")
+    assert about(result, "trained or random", "moonshotai/Kimi-K2-Instruct")
+    assert [f.severity for f in result.findings if f.code == "EVIDENCE-NONE"] == ["warning"]
+
+
 def test_a_bundled_target_has_a_config_alone(tmp_path: Path) -> None:
     result = lint(kimi_checkpoint(tmp_path / "d"), target="moonshotai-kimi-k2-instruct")
     assert result.level == "target_config"

@@ -104,9 +104,8 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from (_differs(spec, served, difference) for difference in served.differs)
     yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
     for rule, text in served.effect.faults:
-        yield Finding(
-            "ENGINE-FAULT", "error", f": a fault of this release, {text}", _told(rule, text), evidence=_rule(rule)
-        )
+        what = f": a fault of this release, {text}"
+        yield Finding("ENGINE-FAULT", "error", what, _told(rule, text), evidence=_rule(rule))
     for rule, text in served.effect.notes:
         yield Finding("ENGINE-NOTE", "info", f": {text}", _told(rule, text), evidence=_rule(rule))
 
