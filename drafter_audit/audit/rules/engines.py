@@ -52,7 +52,11 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
             "ENGINE-FEEDBACK", "the first draft token is as trained, later ones are not", ("norm_output", "post_norm")
         ),
         "embedding": _Knob("EMB-REPLACED", "the drafter drafts with an embedding that it was not trained with"),
-        "head": _Knob("HEAD-REPLACED", "drafts are chosen by a head that was not trained with this drafter", ("tie_",)),
+        "head": _Knob(
+            "HEAD-REPLACED",
+            "drafts are chosen by a head that was not trained with this drafter",
+            ("tie_", "draft_vocab_size"),
+        ),
         "rope_theta": _ROPE,
         "rope_scaling": _ROPE,
         "position_offset": _ROPE,
@@ -128,7 +132,7 @@ def _unread(served: Served) -> Findings:
 
 
 def _refused(spec: DrafterSpec, served: Served) -> Findings:
-    claimed = {part for knob in _KNOBS.values() for part in knob.keys}
+    claimed = {part for difference in served.differs for part in _knob(difference).keys}
     rest = {key: value for key, value in served.edit.items() if not _named({key: value}, tuple(claimed))}
     left = _refusing_still(spec, served)
     for rule, text in served.effect.refusals:
@@ -152,12 +156,11 @@ def _refusing_still(spec: DrafterSpec, served: Served) -> set[Rule]:
 
 def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Finding:
     knob, rule = _knob(difference), difference.rule
-    declared, effective = in_words(difference.declared), in_words(difference.effective)
     because, at_launch = f"{rule.text}; " if rule else "", _launch(served, difference)
     return Finding(
         knob.code,
         _severity(spec, difference),
-        f"takes {difference.knob} as {effective}, the drafter declares {declared}",
+        _departs(difference),
         f"{because}{knob.consequence}" + (f"; started with {json.dumps(at_launch)} it does not" if at_launch else ""),
         key=_key(spec, knob.code),
         evidence={
@@ -169,6 +172,14 @@ def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Findi
         },
         fix_set=_fix(served, knob.keys) if difference.mended else None,
     )
+
+
+def _departs(difference: Difference) -> str:
+    """What an engine does with one knob, after its name."""
+    knob, declared, effective = difference.knob, difference.declared, difference.effective
+    if declared == "own" and effective in ("target", "target_rows"):
+        return f"puts the target's {knob} in the place of the drafter's own"
+    return f"takes {knob} as {in_words(effective)}, the drafter declares {in_words(declared)}"
 
 
 def _launch(served: Served, difference: Difference) -> Mapping[str, Any]:
