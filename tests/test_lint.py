@@ -68,6 +68,20 @@ def test_a_target_of_config_json_alone(tmp_path: Path) -> None:
     assert len(about(result, "has no weight files")) == 2
 
 
+def test_a_target_of_config_json_alone_is_told_once(tmp_path: Path) -> None:
+    """What is not checked says it; the finding is for a target whose weights should have been there."""
+    result = lint(write_peer(tmp_path / "d", "specforge_eagle3"), target=write_target(tmp_path / "t"))
+    assert about(result, "trained or random", "has no weight files")
+    assert "EVIDENCE-NONE" not in {finding.code for finding in result.findings}
+
+
+def test_a_target_whose_weights_cannot_be_had_is_a_warning_too(hub: Hub, tmp_path: Path) -> None:
+    """Its config is bundled; the stand-in has no such repository."""
+    result = lint(write_peer(tmp_path / "d", "specforge_eagle3"), target="moonshotai/Kimi-K2-Instruct")
+    assert about(result, "trained or random", "moonshotai/Kimi-K2-Instruct")
+    assert [f.severity for f in result.findings if f.code == "EVIDENCE-NONE"] == ["warning"]
+
+
 def test_a_bundled_target_has_a_config_alone(tmp_path: Path) -> None:
     result = lint(kimi_checkpoint(tmp_path / "d"), target="moonshotai-kimi-k2-instruct")
     assert result.level == "target_config"
@@ -158,6 +172,23 @@ def test_an_own_embedding_that_is_replaced(tmp_path: Path, trained: bool | None,
     result = lint(ref, target=write_target(tmp_path / "t"), engines=["sglang"], level="target_config")
     found = [finding.severity for finding in result.findings if finding.code == "EMB-REPLACED"]
     assert found == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(("engine", "code"), [("sglang@0.5.23", "HEAD-REPLACED"), ("vllm@0.33.0", "ENGINE-LOAD")])
+def test_a_size_that_mends_stands_with_its_finding(tmp_path: Path, engine: str, code: str) -> None:
+    """ModelOpt writes draft_vocab_size null beside a head of 128 rows: SGLang shares the target's, vLLM stops."""
+    ref, target = write_peer(tmp_path / "d", "modelopt_eagle3_kimik2"), write_peer(tmp_path / "t", "tiny_dsv3")
+    result = lint(ref, target=target, engines=[engine], level="target_config")
+    found = [finding.fix_set for finding in result.findings if finding.code == code]
+    assert found == [{"draft_vocab_size": 128}]
+
+
+def test_a_key_that_is_not_read_is_named_once(tmp_path: Path) -> None:
+    """The rule says no more than the finding, so it is left out; where a knob differs its own finding has it."""
+    found = [f for f in kimi("vllm@0.33.0")(tmp_path).findings if f.code == "IDS-KEYPLACE"]
+    assert [f.consequence for f in found] == ["what it takes instead is the same here"]
+    differing = [f for f in kimi("vllm@0.33.0", ids=[1, 9, 57])(tmp_path).findings if f.code == "IDS-KEYPLACE"]
+    assert [f.consequence for f in differing] == ["what it takes instead differs in boundaries"]
 
 
 def test_every_code_of_an_engine_has_a_case() -> None:

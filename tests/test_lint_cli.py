@@ -105,10 +105,22 @@ def test_one_of_several_is_enough(capsys, ours, faulty, target):
         (["OURS", "--fail-on", "fatal"], 2, "fatal"),
         (["OURS", "--target", "./nowhere"], 3, "no such file or folder"),
         (["OURS", "OURS", "--engine", "vllm", "--write-config", "x"], 2, "for one drafter"),
+        (["OURS", "--engine", ""], 2, "an empty name"),  # an unset variable of a script must not mean all of them
+        (["OURS", "--engine", "vllm,"], 2, "an empty name"),
+        (["OURS", "--engine", "vllm@"], 2, "no version stands after the @"),
+        (["OURS", "--engine", "all@0.5.3"], 2, "each engine has its own"),
+        (["OURS", "--engine", "sglang==0.5.3"], 2, "write sglang@0.5.3"),
+        (["OURS", "--engine", "TRT-LLM 1.0.0"], 2, "write tensorrt-llm@1.0.0"),
+        (["OURS", "--engine", "vllm@0.1"], 2, "too old"),
+        (["LM", "--reading", "boundary"], 2, "lm, leave it out"),
+        (["OURS", "--engine", "vllm", "--write-config", " "], 2, "no folder name"),
+        (["OURS", "--engine", "vllm", "--write-config", "new", "-o", "new/model.safetensors"], 2, "in the new folder"),
+        (["LM", "--engine", "vllm", "--write-config", "new"], 2, "not known to be a drafter"),
     ],
 )
-def test_errors_are_one_line(capsys, ours, arguments, code, words):
-    status, out, err = run(capsys, *(ours if word == "OURS" else word for word in arguments))
+def test_errors_are_one_line(capsys, ours, tmp_path, arguments, code, words):
+    places = {"OURS": ours, "LM": write_peer(tmp_path / "lm", "tiny_llama")}
+    status, out, err = run(capsys, *(places.get(word, word) for word in arguments))
     assert (status, out) == (code, "")
     assert err.startswith("error: ")
     assert words in err
@@ -151,6 +163,40 @@ def test_engines_by_comma_and_by_repetition(capsys, ours):
     engines = result(capsys, ours, *names)["engines"]
     assert [(each["name"], each["version"]) for each in engines][-1] == ("sglang", "0.5.3")
     assert [each["name"] for each in engines] == ["tensorrt-llm", "llama.cpp", "sglang"]
+
+
+@pytest.mark.parametrize(
+    ("written", "engines"),
+    [
+        ("SGLang@v0.5.23", [("sglang", "0.5.23")]),
+        (" sglang @ 0.5.23 ", [("sglang", "0.5.23")]),
+        ("llama.cpp@b10000", [("llama.cpp", "10000")]),
+        ("trt-llm@1.0.0", [("tensorrt-llm", "1.0.0")]),
+        ("sglang@0.5.24.dev3+gabc", [("sglang", "0.5.24.dev3+gabc")]),
+        ("sglang@0.5.3,sglang@v0.5.3", [("sglang", "0.5.3")]),
+        ("vllm@0.33,vllm@0.33.0", [("vllm", "0.33"), ("vllm", "0.33")]),  # its two runners, once
+    ],
+)
+def test_ways_to_write_a_release(capsys, ours, written, engines):
+    found = result(capsys, ours, "--engine", written)["engines"]
+    assert [(each["name"], each["version"]) for each in found] == engines
+
+
+def test_all_holds_each_once(capsys, ours):
+    found = result(capsys, ours, "--engine", "ALL,sglang")["engines"]
+    assert [each["name"] for each in found] == ["sglang", "vllm", "vllm", "tensorrt-llm", "llama.cpp"]
+
+
+def test_a_release_newer_than_those_read_says_so(capsys, ours):
+    found = result(capsys, ours, "--engine", "sglang@99.1.dev3+gabc")["findings"]
+    assert [each["severity"] for each in found if each["code"] == "ENGINE-UNREAD"] == ["info"]
+
+
+def test_engines_without_rules_for_a_kind_share_a_sentence(capsys, tmp_path):
+    found = result(capsys, write_peer(tmp_path / "lm", "tiny_llama"), "--engine", "all")
+    (sentence,) = found["not_checked"]
+    assert all(name in sentence for name in ("sglang@", "vllm@", "tensorrt-llm@", "llama.cpp@", "kind lm"))
+    assert sentence.count("vllm@") == 1
 
 
 def test_unnamed_engines_are_said_to_yield_nothing(capsys, ours):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.findings.engines import NESTED, write_target
 from tests.hub import Hub
 
 ENGINE = "llama.cpp"  # reads layer ids at the top level only, as boundaries
+GGUF = Path(__file__).parent / "data" / "gguf" / "drafter.gguf"
 IDS = [1, 9, 57]  # outputs of layers: boundaries 2, 10 and 58
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -170,6 +172,92 @@ def test_a_hub_drafter_must_be_downloaded(hub: Hub, tmp_path: Path, capsys: pyte
     hub.add_repo("org/drafter", files={"config.json": json.dumps(KIMI_CONFIG).encode()})
     assert main(["lint", "org/drafter", "--engine", ENGINE, "--write-config", str(tmp_path / "out")]) == 2
     assert "hf download org/drafter" in capsys.readouterr().err
+
+
+def test_what_the_user_says_of_the_ids_is_kept_where_nothing_else_changes(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the note a second run would read them the other way."""
+    ref = write_checkpoint(tmp_path / "d", {**KIMI_CONFIG, "eagle_config": {NESTED: [2, 30, 58]}}, kimi_tensors())
+    write(target, ref, tmp_path / "out", "--reading", "output_of_layer", engine="sglang@0.5.3")
+    assert config_of(tmp_path / "out")["drafter_audit"] == {"boundaries": [3, 31, 59]}
+    assert "a note of what its layer ids mean" in " ".join(capsys.readouterr().out.split())
+
+
+def test_one_line_is_spread_before_it_is_set_against_the_new_one(ours: str, target: str, tmp_path: Path) -> None:
+    assert (Path(ours) / "config.json").read_text().count("\n") == 0
+    write(target, ours, tmp_path / "out")
+    diff = (tmp_path / "out" / "config.json.diff").read_text().splitlines()
+    changed = [line for line in diff if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert not any("hidden_size" in line for line in changed)
+    assert all(len(line) < 80 for line in diff)
+    assert (tmp_path / "out" / "config.json").read_text().startswith('{\n  "')
+
+
+def test_hidden_files_are_left_out(ours: str, target: str, tmp_path: Path) -> None:
+    """A linked .git would make git take the new folder for the drafter's own work tree."""
+    (Path(ours) / ".git").mkdir()
+    (Path(ours) / ".gitattributes").write_text("*.safetensors filter=lfs")
+    write(target, ours, tmp_path / "out")
+    assert not [entry.name for entry in (tmp_path / "out").iterdir() if entry.name.startswith(".")]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_report_that_cannot_be_written_leaves_no_folder(ours: str, target: str, tmp_path: Path, made: bool) -> None:
+    """Else the same command, mended, would be refused: the folder is not empty."""
+    out = tmp_path / "deep" / "out"
+    if made:
+        out.mkdir(parents=True)
+    assert write(target, ours, out, "-o", str(tmp_path / "nowhere" / "report")) == 2
+    assert list(out.iterdir()) == [] if made else not (tmp_path / "deep").exists()
+    assert (Path(ours) / "model.safetensors").is_file()
+    assert (Path(ours) / "extra" / "notes.txt").read_text() == "kept"
+    assert write(target, ours, out, "-o", str(tmp_path / "report")) == 0
+
+
+def test_a_report_never_goes_through_a_link(ours: str, target: str, tmp_path: Path) -> None:
+    before = (Path(ours) / "extra" / "notes.txt").read_bytes()
+    assert write(target, ours, tmp_path / "out", "-o", str(tmp_path / "out" / "extra" / "notes.txt")) == 2
+    assert (Path(ours) / "extra" / "notes.txt").read_bytes() == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_linked_project_file_still_finds_its_target(ours: str, target: str, tmp_path: Path) -> None:
+    """A path in it is relative to where it lies, which is not where the link does."""
+    (Path(ours) / "drafter-audit.toml").write_text('[[drafter]]\ntarget = "../target"\n')
+    out = tmp_path / "far" / "away"
+    assert main(["lint", ours, "--engine", ENGINE, "--write-config", str(out), "--fail-on", "never"]) == 0
+    assert lint(str(out)).spec.target.num_layers == 61
+
+
+def test_unknown_boundaries_are_not_called_right(ours: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(ours) / "config.json").write_text(json.dumps({**KIMI_CONFIG, "eagle_config": {}}))
+    command = ["lint", ours, "--engine", "sglang@0.5.23", "--write-config", str(tmp_path / "out")]
+    assert main([*command, "--fail-on", "never"]) == 0
+    assert "may still differ" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_gguf_has_no_config_to_mend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "g").mkdir()
+    shutil.copy(GGUF, tmp_path / "g" / "drafter.gguf")
+    assert main(["lint", str(tmp_path / "g"), "--engine", ENGINE, "--write-config", str(tmp_path / "out")]) == 2
+    assert "no config.json to mend" in capsys.readouterr().err
+
+
+def test_a_lone_weight_file_means_its_folder(ours: str, target: str, tmp_path: Path) -> None:
+    assert write(target, f"{ours}/model.safetensors", tmp_path / "out") == 0
+    assert sorted(os.listdir(tmp_path / "out")) == ["config.json", "config.json.diff", "extra", "model.safetensors"]
+
+
+def test_a_linked_config_is_replaced_by_a_file(ours: str, target: str, tmp_path: Path) -> None:
+    """As in the Hub's cache: the blob behind the link must not change."""
+    blob = tmp_path / "blob"
+    os.rename(Path(ours) / "config.json", blob)
+    (Path(ours) / "config.json").symlink_to(blob)
+    before = blob.read_bytes()
+    assert write(target, ours, tmp_path / "out") == 0
+    assert blob.read_bytes() == before
+    assert not (tmp_path / "out" / "config.json").is_symlink()
 
 
 def test_an_empty_folder_will_do(ours: str, target: str, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def _of_drafter(spec: DrafterSpec) -> Iterator[str]:
 
 
 def _of_engines(spec: DrafterSpec, served: Sequence[Served]) -> Iterator[str]:
-    for one in served:
-        if one.effect.wiring is None and one.effect.loads is None:
-            yield f"what {one.release.label} does with it (nothing is known of that engine with kind {spec.kind.name})"
+    unknown = [one.release for one in served if one.effect.wiring is None and one.effect.loads is None]
+    if unknown:
+        names = ", ".join(dict.fromkeys(f"{release.engine}@{release.version}" for release in unknown))
+        yield f"what {names} would do with it (no rules are known for a checkpoint of kind {spec.kind.name})"

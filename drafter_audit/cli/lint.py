@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -10,7 +12,6 @@ from drafter_audit.cli.options import complete_reference, offline_option, output
 
 if TYPE_CHECKING:
     from drafter_audit.audit.finding import Severity
-    from drafter_audit.audit.lint import Lint
     from drafter_audit.drafter.boundaries import Reading
     from drafter_audit.drafter.target import Level
 
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     "--write-config",
     "folder",
     metavar="DIR",
-    help="Write the config.json for the one engine named into DIR, a new folder; all other files are linked.",
+    help="Write the config.json for the one engine named into DIR, a new folder; other files are linked, hidden ones "
+    "left out.",
 )
 @offline_option
 @output_options
@@ -82,34 +84,46 @@ def lint(
     from drafter_audit.audit.written_config import config_for
     from drafter_audit.cli.here import named_or_here
     from drafter_audit.errors import EXIT_CHECK_FAILED
-    from drafter_audit.report.folder import write_folder
+    from drafter_audit.report.folder import check_folder, new_folder
     from drafter_audit.report.lint_view import lint_document, lint_result
     from drafter_audit.report.sink import emit
 
-    named = [name for each in engines for name in each.split(",") if name.strip()]
+    named, refs = _named(engines), named_or_here(drafters)
+    if folder is not None:
+        _check_alone(refs)
+        check_folder(folder, output)
     results = [
         lint_drafter(
             ref, target=target, engines=named, reading=cast("Reading | None", reading), level=cast("Level", level)
         )
-        for ref in named_or_here(drafters)
+        for ref in refs
     ]
-    written = None if folder is None else config_for(_only(results), folder)
-    if written is not None:
-        write_folder(written)
-    emit(
-        lint_document(results, written),
-        lint_result(results, written),
-        style=style,
-        output=output,
-        command=context.obj,
-    )
+    written = None if folder is None else config_for(results[0], folder)
+    with nullcontext() if written is None else new_folder(written):
+        emit(
+            lint_document(results, written),
+            lint_result(results, written),
+            style=style,
+            output=output,
+            command=context.obj,
+        )
     if fail_on != "never" and any(result.reaches(cast("Severity", fail_on)) for result in results):
         context.exit(EXIT_CHECK_FAILED)
 
 
-def _only(results: list[Lint]) -> Lint:
+def _named(engines: Sequence[str]) -> list[str]:
+    """The names of all --engine options. Raises UsageError for an empty one, as of an unset variable in a script."""
     from drafter_audit.errors import UsageError
 
-    if len(results) != 1:
-        raise UsageError("a config is written for one drafter", f"{len(results)} given", "name one DRAFTER")
-    return results[0]
+    named = [name.strip() for each in engines for name in each.split(",")]
+    if not all(named):
+        raise UsageError("an empty name", f"--engine {','.join(engines)!r}", "name an engine, or leave the option out")
+    return named
+
+
+def _check_alone(refs: Sequence[str]) -> None:
+    from drafter_audit.errors import UsageError
+
+    if len(refs) != 1:
+        where = f"--write-config with {len(refs)} drafters"
+        raise UsageError("a config is written for one drafter", where, "name one DRAFTER")

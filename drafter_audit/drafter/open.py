@@ -21,6 +21,7 @@ from drafter_audit.drafter.quantization import QUANT_FILE
 from drafter_audit.drafter.roles import assign_roles
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import Level, Target, implied_target, named_target
+from drafter_audit.errors import UsageError
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
@@ -77,7 +78,10 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, told: bool = True)
 
 def with_reading(spec: DrafterSpec, reading: Reading) -> DrafterSpec:
     """`spec` with its layer ids read as the user says. Raises UsageError where it declares none, or they do not fit."""
-    return replace(spec, aux_layers=read_as(spec.aux_layers, reading, spec.target.num_layers))
+    try:
+        return replace(spec, aux_layers=read_as(spec.aux_layers, reading, spec.target.num_layers))
+    except UsageError as error:  # one of several drafters, maybe
+        raise UsageError(error.what, f"{error.where} for {spec.ref}", error.mend) from error
 
 
 def _read(source: Source, target: str | None, *, unread: bool = False) -> DrafterSpec:

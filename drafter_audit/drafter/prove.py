@@ -87,13 +87,22 @@ def with_evidence(spec: DrafterSpec, source: CountedSource, target: str) -> Draf
 def with_headers(spec: DrafterSpec, source: CountedSource, target: str, *, rows: bool) -> DrafterSpec:
     """`spec` with the shapes of the target's embedding and head, and evidence too where `rows` says so.
 
-    Where there are no headers `headers_none` says why. Raises NetworkError.
+    Where there are no headers `headers_none` says why; of a target that is a config.json alone nothing more is said.
+    Raises NetworkError.
     """
     weights, nothing = _weights(source, target), _nothing_to_compare(spec)
     spec = _with_tables(spec, weights)
-    if not rows or nothing:
-        return replace(spec, evidence_none=nothing if rows else None)
+    if not rows or isinstance(weights, Weightless):
+        return spec
+    if nothing:
+        return replace(spec, evidence_none=nothing)
     return _with_rows(spec, source, weights)
+
+
+class Weightless(str):
+    """Why a target has no weights although all of it can be read: it is a config.json alone, or a bundled record."""
+
+    __slots__ = ()
 
 
 def _nothing_to_compare(spec: DrafterSpec) -> str | None:
@@ -116,9 +125,9 @@ def _weights(source: CountedSource, target: str) -> TargetWeights | str:
     try:
         theirs = open_source(target)
         if theirs.kind == "bundled":
-            return f"{target} is a bundled record, which has no weights: name the repository"
+            return Weightless(f"{target} is a bundled record, which has no weights: name the repository")
         if not any(map(is_weight_name, theirs.files())):
-            return f"{target} has no weight files"
+            return Weightless(f"{target} has no weight files")
     except NetworkError:
         raise
     except AuditError as error:

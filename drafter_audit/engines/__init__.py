@@ -1,7 +1,8 @@
-"""Serving engines: what each would really do with a drafter. One file each; its rules may lie beside it as data."""
+"""Serving engines: what each would really do with a drafter. One package each; its rules lie in it as data."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -28,9 +29,14 @@ def newest_releases() -> tuple[Release, ...]:
 
 
 def read_releases(named: Sequence[str]) -> tuple[Release, ...]:
-    """What `--engine` names: "sglang", "vllm@0.33.0", "all". Raises UsageError."""
-    found = [release for name in named for release in (newest_releases() if name == ALL else _read(name))]
-    return tuple(dict.fromkeys(found))
+    """What `--engine` names: "sglang", "vllm@0.33.0", "all"; each release once, however it is written.
+
+    Raises UsageError.
+    """
+    found: dict[tuple[str, Version, str | None], Release] = {}
+    for release in (release for name in named for release in _read(name)):
+        found.setdefault((release.engine, release.number, release.runner), release)
+    return tuple(found.values())
 
 
 def engine_of(release: Release) -> Engine:
@@ -38,22 +44,42 @@ def engine_of(release: Release) -> Engine:
 
 
 def _read(text: str) -> tuple[Release, ...]:
-    name, _, version = text.partition("@")
-    lowered = name.strip().lower()
+    name, at, version = (part.strip() for part in text.partition("@"))
+    lowered = name.lower()
+    if lowered == ALL:
+        return _all(version, bool(at))
     engine = _BY_NAME.get(_OTHER_NAMES.get(lowered, lowered))
     if engine is None:
-        near = get_close_matches(lowered, [*_BY_NAME, ALL], n=1)
-        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(_BY_NAME)} and {ALL}"
-        raise UsageError(f"no engine {name!r} is known", "--engine", meant)
-    return _releases(engine, _version(engine, version.strip()) if version else engine.newest)
+        raise UsageError(f"no engine {name!r} is known", "--engine", _meant(lowered))
+    if at and not version:
+        mend = f"write {engine.name}@{engine.newest}, or {engine.name} for that newest one"
+        raise UsageError(f"no version stands after the @ of {text!r}", "--engine", mend)
+    return _releases(engine, _version(engine, version) if at else engine.newest)
+
+
+def _all(version: str, at: bool) -> tuple[Release, ...]:
+    if at:
+        what = f"{ALL} takes no version, as each engine has its own"
+        raise UsageError(what, f"--engine {ALL}@{version}", f"leave it out, or name engines such as vllm@{version}")
+    return newest_releases()
+
+
+def _meant(name: str) -> str:
+    """What to write in the place of an unknown name; "sglang==0.5.3" and "sglang 0.5.3" hold a known one."""
+    split = re.fullmatch(r"([a-z._-]+?)[\s=:/-]+(v?\d.*|b\d+)", name)
+    if split and split[1] in (_BY_NAME | _OTHER_NAMES):
+        return f"write {_OTHER_NAMES.get(split[1], split[1])}@{split[2]}"
+    near = get_close_matches(name, [*_BY_NAME, ALL], n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(_BY_NAME)} and {ALL}"
 
 
 def _version(engine: Engine, version: str) -> str:
-    plain = version.lstrip("vb")
+    plain = re.sub(r"^[vb](?=\d)", "", version, flags=re.IGNORECASE)
     try:
         number = Version(plain)
     except InvalidVersion as error:
-        raise UsageError(f"{version!r} is no version", "--engine", f"write {engine.name}@{engine.newest}") from error
+        mend = f"write a release such as {engine.name}@{engine.newest}"
+        raise UsageError(f"{version!r} is no version", f"--engine {engine.name}", mend) from error
     if number < Version(engine.oldest):
         known = f"rules are known from {engine.oldest} to {engine.newest}"
         raise UsageError(f"{engine.name} {version} is too old to answer for", "--engine", known)

@@ -192,7 +192,7 @@ def _edit(
     left = _knobs(declared, after)
     same = again is not None and not again.differs(declared)
     better = same and _badness(after, left) < _badness(effect, before)
-    return ({**edit, **_note(spec, edit)}, left) if better else ({}, before)
+    return ({**edit, **note(spec, edit)}, left) if better else ({}, before)
 
 
 def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, ...]:
@@ -200,16 +200,19 @@ def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, ...]:
     return len(effect.refusals), len(differs), len(effect.faults), len(effect.ignored)
 
 
-def _note(spec: DrafterSpec, edit: Mapping[str, Any]) -> dict[str, Any]:
-    """What the edited config would no longer tell by itself: which boundaries its ids mean, and who wrote it."""
+def note(spec: DrafterSpec, edit: Mapping[str, Any]) -> dict[str, Any]:
+    """What the edited config does not tell by itself: which boundaries its ids mean, and who wrote it.
+
+    As an edit, empty where it tells both. An empty `edit` leaves what the user said of the ids.
+    """
     alone, aux = with_config(spec, merged(spec.config.raw, edit), told=False), spec.aux_layers
     unclear = aux.boundaries is not None and (alone.aux_layers.boundaries, alone.aux_layers.confidence) != (
         aux.boundaries,
         aux.confidence,
     )
-    note: dict[str, Any] = {"boundaries": list(aux.boundaries or ())} if unclear else {}
-    note |= {"dialect": spec.dialect.name} if alone.dialect.name != spec.dialect.name else {}
-    return {NOTE: note} if note else {}
+    told: dict[str, Any] = {"boundaries": list(aux.boundaries or ())} if unclear else {}
+    told |= {"dialect": spec.dialect.name} if alone.dialect.name != spec.dialect.name else {}
+    return {NOTE: told} if told else {}
 
 
 def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
         path=raw.get("path"),
         reference=_reference(raw["path"], file) if "path" in raw else None,
         target=_reference(raw["target"], file) if "target" in raw else None,
-        recording=file.parent / recording if recording is not None else None,
+        recording=_beside(recording, file) if recording is not None else None,
         training=_training(raw["training"], source) if "training" in raw else None,
         accept_len=tuple(_accept_len(row, source) for row in raw.get("accept_len", [])),
         throughput=_throughput(raw["throughput"], source) if "throughput" in raw else None,
@@ -155,8 +155,14 @@ def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
 
 def _reference(path: str, file: Path) -> str:
     # "org/name" is a folder where there is one, as on the command line. A name too long for a file is none.
-    local = file.parent / path
+    local = _beside(path, file)
     return str(local) if path.startswith(".") or os.path.exists(local) else path
+
+
+def _beside(path: str, file: Path) -> Path:
+    """`path` from the folder of `file`; where nothing is there and `file` is a link, from the folder it leads to."""
+    named, real = file.parent / path, Path(os.path.realpath(file)).parent / path
+    return real if os.path.exists(real) and not os.path.exists(named) else named
 
 
 def _training(raw: dict[str, Any], source: str) -> Training:

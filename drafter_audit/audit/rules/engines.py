@@ -52,7 +52,11 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
             "ENGINE-FEEDBACK", "the first draft token is as trained, later ones are not", ("norm_output", "post_norm")
         ),
         "embedding": _Knob("EMB-REPLACED", "the drafter drafts with an embedding that it was not trained with"),
-        "head": _Knob("HEAD-REPLACED", "drafts are chosen by a head that was not trained with this drafter", ("tie_",)),
+        "head": _Knob(
+            "HEAD-REPLACED",
+            "drafts are chosen by a head that was not trained with this drafter",
+            ("tie_", "draft_vocab_size"),
+        ),
         "rope_theta": _ROPE,
         "rope_scaling": _ROPE,
         "position_offset": _ROPE,
@@ -62,6 +66,7 @@ _KNOBS: Mapping[str, _Knob] = MappingProxyType(
 # Keys of config.json, by a part of their name, that an engine may not look for where they stand.
 _PLACES = (("layer_ids", "IDS-KEYPLACE"), ("norm", "NORM-PLACE"))
 _SAME = "what it takes instead is the same here"
+_UNKNOWN = "without the target's layer count what it takes instead is not known"
 _BY_ROLE: Mapping[str | None, Severity] = MappingProxyType({"trainable": "error", "frozen": "info"})
 
 
@@ -94,7 +99,8 @@ def _labelled(finding: Finding, served: Served, runners: Sequence[str | None] | 
     release = served.release
     label = f"{release.engine}@{release.version}" + (f" ({' and '.join(map(str, runners))})" if runners else "")
     said = {"engine": release.engine, "version": release.version, "runners": list(runners or ())}
-    return replace(finding, what=f"{label} {finding.what}", evidence={**said, **finding.evidence})
+    what = f"{label}{'' if finding.what.startswith(':') else ' '}{finding.what}"
+    return replace(finding, what=what, evidence={**said, **finding.evidence})
 
 
 def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
@@ -102,8 +108,12 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
     yield from (_differs(spec, served, difference) for difference in served.differs)
     yield from (_ignored(spec, served, key, rule) for key, rule in _unread_keys(spec, served).items())
     for rule, text in served.effect.notes:
-        more = "nothing else follows for this drafter" if text == rule.text else rule.text
-        yield Finding("ENGINE-NOTE", "info", f"has a rule to know of: {text}", more, evidence=_rule(rule))
+        yield Finding("ENGINE-NOTE", "info", f": {text}", _told(rule, text), evidence=_rule(rule))
+
+
+def _told(rule: Rule, text: str) -> str:
+    """The rule, where `text` is not that already."""
+    return "no edit is needed for it" if text == rule.text else rule.text
 
 
 def _unread(served: Served) -> Findings:
@@ -124,14 +134,15 @@ def _refused(spec: DrafterSpec, served: Served) -> Findings:
         yield Finding(
             "ENGINE-LOAD",
             "error",
-            f"does not serve it: {text}",
-            f"{rule.text}: it stops when it loads the drafter, or at the first request",
+            f"cannot use it: {text}",
+            rule.text,
             evidence=_rule(rule),
             fix_set=None if rule in left else rest,
         )
     for rule, text in served.effect.faults:
         fix = None if rule in left else rest
-        yield Finding("ENGINE-FAULT", "error", f"has a fault: {text}", rule.text, evidence=_rule(rule), fix_set=fix)
+        told, evidence = _told(rule, text), _rule(rule)
+        yield Finding("ENGINE-FAULT", "error", f": {text}", told, evidence=evidence, fix_set=fix)
 
 
 def _unclaimed(served: Served) -> dict[str, Any] | None:
@@ -151,12 +162,11 @@ def _said_still(spec: DrafterSpec, served: Served) -> set[Rule]:
 
 def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Finding:
     knob, rule = _knob(difference), difference.rule
-    declared, effective = in_words(difference.declared), in_words(difference.effective)
     because, at_launch = f"{rule.text}; " if rule else "", _launch(served, difference)
     return Finding(
         knob.code,
         _severity(spec, difference),
-        f"takes {difference.knob} as {effective}, the drafter declares {declared}",
+        _departs(difference),
         f"{because}{knob.consequence}" + (f"; started with {json.dumps(at_launch)} it does not" if at_launch else ""),
         key=_key(spec, knob.code),
         evidence={
@@ -168,6 +178,14 @@ def _differs(spec: DrafterSpec, served: Served, difference: Difference) -> Findi
         },
         fix_set=_fix(served, knob.keys) if difference.mended else None,
     )
+
+
+def _departs(difference: Difference) -> str:
+    """What an engine does with one knob, after its name."""
+    knob, declared, effective = difference.knob, difference.declared, difference.effective
+    if declared == "own" and effective in ("target", "target_rows"):
+        return f"puts the target's {knob} in the place of the drafter's own"
+    return f"takes {knob} as {in_words(effective)}, the drafter declares {in_words(declared)}"
 
 
 def _launch(served: Served, difference: Difference) -> Mapping[str, Any]:
@@ -211,9 +229,9 @@ def _ignored(spec: DrafterSpec, served: Served, key: str, rule: Rule | None) -> 
     parts = _IDS.keys if code == "IDS-KEYPLACE" else (key.rpartition(".")[2],)
     turned = [d.knob for d in served.differs if d.rule == rule or any(part in key for part in _knob(d).keys)]
     unknown = code == "IDS-KEYPLACE" and served.boundaries is None
-    instead = "without the target's layer count what it takes instead is not known" if unknown else _SAME
-    unturned = f"{rule.text}; {instead}" if rule else instead
-    why = f"so it takes {' and '.join(turned)} otherwise" if turned else unturned
+    instead = f"what it takes instead differs in {' and '.join(turned)}" if turned else _UNKNOWN if unknown else _SAME
+    said = turned or rule is None or key in rule.text  # by the knob's own finding, or by this one
+    why = instead if said or rule is None else f"{rule.text}; {instead}"
     return Finding(
         code,
         "info" if code == "ENGINE-NOTE" else "warning",
