@@ -93,7 +93,7 @@ def _engine_row(served: Served, layers: int | None) -> tuple[str, ...]:
 
 def _apart(served: Served) -> Iterator[str]:
     yield from (f"{d.knob}{'' if d.mended else ' (no edit mends it)'}" for d in served.differs)
-    yield from (f"a fault of the engine: {rule.name}" for rule, _ in served.effect.faults)
+    yield from (f"fault: {rule.name}" for rule, _ in served.effect.faults)
 
 
 def _named(result: Lint) -> Iterator[Block]:

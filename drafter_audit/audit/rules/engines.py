@@ -111,9 +111,9 @@ def _of_runner(spec: DrafterSpec, served: Served) -> Findings:
         yield Finding("ENGINE-NOTE", "info", f": {text}", _told(rule, text), evidence=_rule(rule))
 
 
-def _told(rule: Rule, text: str) -> str:
+def _told(rule: Rule, text: str, otherwise: str = "no edit is needed for it") -> str:
     """The rule, where `text` is not that already."""
-    return "no edit is needed for it" if text == rule.text else rule.text
+    return otherwise if text == rule.text else rule.text
 
 
 def _unread(served: Served) -> Findings:
@@ -141,8 +141,8 @@ def _refused(spec: DrafterSpec, served: Served) -> Findings:
         )
     for rule, text in served.effect.faults:
         fix = None if rule in left else rest
-        told, evidence = _told(rule, text), _rule(rule)
-        yield Finding("ENGINE-FAULT", "error", f": {text}", told, evidence=evidence, fix_set=fix)
+        told = _told(rule, text, "it drafts from other numbers than training did, and nothing says so")
+        yield Finding("ENGINE-FAULT", "error", f": {text}", told, evidence=_rule(rule), fix_set=fix)
 
 
 def _unclaimed(served: Served) -> dict[str, Any] | None:

@@ -106,12 +106,13 @@ class Draft:
     def rope(self) -> Rope:
         """The rope settings that are read, of the two layouts in which they may be written."""
         old, theta = self.raw.get("rope_scaling"), self.raw.get("rope_theta")
-        read = old if r.ROPE_OLD.holds(self.release) else old or self.raw.get("rope_parameters")
-        inner = read.get("rope_theta") if isinstance(read, Mapping) and not r.ROPE_OLD.holds(self.release) else None
+        told = old if r.ROPE_OLD.holds(self.release) else old or self.raw.get("rope_parameters")
+        read = told if isinstance(told, Mapping) else {}
+        inner = None if r.ROPE_OLD.holds(self.release) else read.get("rope_theta")
         base = theta if inner is None else inner
         flat = {
             "rope_theta": base,
-            "rope_scaling": {k: v for k, v in (read or {}).items() if k != "rope_theta"} or None,
+            "rope_scaling": {k: v for k, v in read.items() if k != "rope_theta"} or None,
         }
         return read_rope(ConfigView(flat, self.spec.config.where))
 

@@ -63,15 +63,15 @@ class Seen:
 def seen_config(spec: DrafterSpec, release: Release) -> Seen:
     """What is left of the drafter's config in that release."""
     raw = spec.config.raw
-    kind = raw.get("speculators_model_type", "eagle3")
+    kind = spec.config.text("speculators_model_type") or "eagle3"
     if spec.dialect.name != "speculators" or raw.get("model_type") or kind not in _COPIED:
         names = tuple(_prefixed(name) for name in spec.config.architectures)
         return Seen(raw, None, names, _class_of(names, release))
     layer_type = str(spec.config.section(LAYERS).get("model_type", "llama"))
     refused = layer_type not in ("llama", "qwen3") and release.number >= Version(_QWEN3_SINCE)
-    names = (_translated_name(str(kind), layer_type, release),)
-    found = None if refused or too_new(str(kind), release) else _class_of(names, release)
-    return Seen(_translated(spec, str(kind), release), str(kind), names, found, layer_type if refused else None)
+    names = (_translated_name(kind, layer_type, release),)
+    found = None if refused or too_new(kind, release) else _class_of(names, release)
+    return Seen(_translated(spec, kind, release), kind, names, found, layer_type if refused else None)
 
 
 def too_new(kind: str, release: Release) -> bool:
