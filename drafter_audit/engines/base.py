@@ -20,13 +20,15 @@ from drafter_audit.drafter.wiring import Wiring, declared_wiring
 
 Proof = Literal["run", "read", "deduced"]
 _STRENGTH: tuple[Proof, ...] = ("deduced", "read", "run")
+_CAPTURE = ("boundaries", "slot_order")  # which states ids name, and how they are captured: two rules
 
 
 @dataclass(frozen=True)
 class Rule:
     """One thing that an engine does, from release `since` to before `until`; None: as far back, or on, as is known.
 
-    `proof`: "run", the engine was seen to do it; "read", its source says so; "deduced", it follows from what was read.
+    `proof`: "run", the engine, or that function of it on its own, was seen to do it; "read", its source says so;
+    "deduced", it follows from what was read.
     `source` is the release and the line, or the pull request.
     """
 
@@ -240,7 +242,7 @@ def _all_rules(effect: Effect) -> Iterator[Rule]:
 
 
 def _proof(effect: Effect, differs: Sequence[Difference]) -> Proof:
-    """The weakest of what the answer rests on: boundaries, what differs, refusals, faults and notes."""
-    knobs = (effect.because.get(knob) for knob in ("boundaries", *(difference.knob for difference in differs)))
+    """The weakest of what the answer rests on: the captured states, what differs, refusals, faults and notes."""
+    knobs = (effect.because.get(knob) for knob in (*_CAPTURE, *(difference.knob for difference in differs)))
     rules = [rule for rule in knobs if rule] + [rule for rule, _ in (*effect.refusals, *effect.faults, *effect.notes)]
     return min((rule.proof for rule in rules), key=_STRENGTH.index, default="deduced")
