@@ -77,7 +77,8 @@ FAMILIES = (
             "Qwen3VLMoeForConditionalGeneration",
             "InternS1ProForConditionalGeneration",
             since="0.5.11",
-        ),
+        )
+        | _since("Cosmos3ForConditionalGeneration", since="0.5.20"),
         faults=(r.EMBEDDING_OVERWRITTEN,),
     ),
     Family(
@@ -85,7 +86,7 @@ FAMILIES = (
         _since("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", since="0.5.11")
         | _since("InternS2PreviewForConditionalGeneration", since="0.5.12")
         | _since("InternS2MobiusForConditionalGeneration", since="0.5.18")
-        | _since("Qwen4ExpForConditionalGeneration", "Cosmos3ForConditionalGeneration", since="0.5.20"),
+        | _since("Qwen4ExpForConditionalGeneration", since="0.5.20"),
     ),
     Family("qwen3_5_text.py", _since("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", since="0.5.22")),
     Family(
@@ -284,13 +285,13 @@ def _missing(family: Family, release: Release, boundaries: Ids | None, layers: i
     if layers in boundaries and not _begun(family.last, release):
         found.append((r.NOT_CAPTURED, f"boundary {layers}, the last layer's output, is not captured by {family.file}"))
     if 0 in boundaries and not _begun(family.embedding, release):
-        found.append((r.EMBEDDING_STATE, f"boundary 0, the embedding's output, stops {family.file} at the first batch"))
+        found.append((r.EMBEDDING_STATE, f"boundary 0, the embedding output, stops {family.file} at the first batch"))
     return tuple(found)
 
 
 def _why(boundary: int, layers: int | None) -> str | None:
     if boundary < 0:
-        return "does not exist and is never captured: the embedding's output, counted as a layer's, has the id -1"
+        return "does not exist and is never captured; the embedding output is boundary 0"
     return f"lies beyond the target's {layers} layers" if layers is not None and boundary > layers else None
 
 

@@ -190,7 +190,7 @@ def _notes(spec: DrafterSpec) -> _Said:
     if 0 in (spec.aux_layers.boundaries or ()):
         yield (
             rules.EMBEDDING_STATE,
-            "boundary 0 is wanted: eagle3_layers_to_capture cannot name it, -1 is another state",
+            "boundary 0, the embedding output, is wanted: eagle3_layers_to_capture cannot name it, -1 is another state",
         )
 
 
