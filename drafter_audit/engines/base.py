@@ -20,6 +20,7 @@ from drafter_audit.drafter.wiring import Wiring, declared_wiring
 
 Proof = Literal["run", "read", "deduced"]
 _STRENGTH: tuple[Proof, ...] = ("deduced", "read", "run")
+SECTION = "eagle_config"  # of config.json, in which some trainers write
 _CAPTURE = ("boundaries", "slot_order")  # which states ids name, and how they are captured: two rules
 
 
@@ -188,12 +189,61 @@ def _edit(
     edit = engine.edit(spec, release, declared) if declared and faulty else {}
     if declared is None or not edit:
         return {}, before
-    edited = with_config(spec, merged(spec.config.raw, edit))
-    after, again = engine.effect(edited, release), declared_wiring(edited)
-    left = _knobs(declared, after)
-    same = again is not None and not again.differs(declared)
-    better = same and _badness(after, left) < _badness(effect, before)
-    return ({**edit, **_note(spec, edit)}, left) if better else ({}, before)
+    trial = _Trial(engine, spec, release, declared)
+    reached = trial.badness(edit)
+    if reached is None or reached >= _badness(effect, before):
+        return {}, before
+    edit = _least(trial, edit, reached)
+    return {**edit, **_note(spec, edit)}, trial.left(edit)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What would come of edits of one drafter's config under one release."""
+
+    engine: Engine
+    spec: DrafterSpec
+    release: Release
+    declared: Wiring
+
+    def left(self, edit: Mapping[str, Any]) -> tuple[str, ...]:
+        """The knobs that still differ."""
+        return _knobs(self.declared, self.engine.effect(self._edited(edit), self.release))
+
+    def badness(self, edit: Mapping[str, Any]) -> tuple[int, int, int] | None:
+        """None where the drafter would no longer declare what it does."""
+        edited = self._edited(edit)
+        again, after = declared_wiring(edited), self.engine.effect(edited, self.release)
+        same = again is not None and not again.differs(self.declared)
+        return _badness(after, _knobs(self.declared, after)) if same else None
+
+    def _edited(self, edit: Mapping[str, Any]) -> DrafterSpec:
+        return with_config(self.spec, merged(self.spec.config.raw, edit))
+
+
+def _least(trial: _Trial, edit: Mapping[str, Any], reached: tuple[int, int, int]) -> Mapping[str, Any]:
+    """`edit` without the keys that gain nothing. What it lifts out of a section stays: widths are no knobs."""
+    lifted = trial.spec.config.layer
+    for path in reversed(_paths(edit)):
+        less = _without(edit, path)
+        if path[0] not in lifted and (again := trial.badness(less)) is not None and again <= reached:
+            edit = less
+    return edit
+
+
+def _paths(edit: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The keys of an edit, those of a section one by one."""
+    return [
+        (key, *inner)
+        for key, value in edit.items()
+        for inner in ([(name,) for name in value] if key == SECTION and isinstance(value, Mapping) else [()])
+    ]
+
+
+def _without(edit: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    rest = {key: value for key, value in edit.items() if key != path[0]}
+    section = {key: value for key, value in edit[path[0]].items() if key != path[1]} if path[1:] else {}
+    return {**rest, path[0]: section} if section else rest
 
 
 def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, int, int]:
