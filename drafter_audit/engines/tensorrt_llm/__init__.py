@@ -14,11 +14,13 @@ from drafter_audit.drafter.rope import read_rope
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
 from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.flat import to_lift
 from drafter_audit.engines.tensorrt_llm import rules
 
 _READ = ("hidden_size", "target_hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
          "num_key_value_heads", "head_dim", "rms_norm_eps", "vocab_size", "draft_vocab_size", "attention_bias",
-         "mlp_bias", "bias", "rope_theta", "rope_scaling", "kv_lora_rank", "eagle_config.next_layer_regular",
+         "mlp_bias", "bias", "tie_word_embeddings", "rope_theta", "rope_scaling", "kv_lora_rank",
+         "eagle_config.next_layer_regular",
          "eagle_config.eh_proj_before_attn", "eagle_config.eh_proj_bias",
          "eagle_config.return_hidden_post_norm")  # fmt: skip
 _CAPTURED = 3  # states, where the user lists no layers
@@ -59,7 +61,10 @@ class _Engine:
 
     def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
         top, nested = _flags_to_set(spec, release, wanted), _nested_to_set(spec, release, wanted)
-        return {**dict(_sizes_to_set(spec)), **top, **({"eagle_config": nested} if nested else {})}
+        if spec.dialect.name == "gguf":
+            return {}
+        flat = {**to_lift(spec.config), **dict(_sizes_to_set(spec))}
+        return {**flat, **top, **({"eagle_config": nested} if nested else {})}
 
 
 def _read(release: Release) -> tuple[str, ...]:
@@ -91,6 +96,8 @@ def _knobs(spec: DrafterSpec, release: Release) -> _Knobs:
 
 
 def _pre_fc_norm(spec: DrafterSpec, release: Release) -> tuple[Any, Rule]:
+    if _skips_fc(spec):
+        return "none", rules.FC_SKIP
     if rules.FC_NORM.holds(release) and _flag(spec, "fc_norm"):
         return "per_state", rules.FC_NORM
     if not rules.PRE_FC.holds(release):
@@ -114,7 +121,7 @@ def _rope(spec: DrafterSpec, release: Release) -> _Knobs:
 
 
 def _refusals(spec: DrafterSpec, release: Release) -> _Said:
-    if spec.dialect.name == "gguf" or spec.config.layer:
+    if spec.dialect.name == "gguf" or to_lift(spec.config):
         what = (
             "a GGUF file" if spec.dialect.name == "gguf" else f"the layer's settings lie in {spec.config.layer_section}"
         )
@@ -124,6 +131,8 @@ def _refusals(spec: DrafterSpec, release: Release) -> _Said:
         yield rules.MLA_OLD, "the drafter has latent attention, which this release does not know"
     for key in _nulls(spec):
         yield rules.NULLS, f"{key} is null, and is used nonetheless"
+    if _flag(spec, "tie_word_embeddings") and not _own_width(spec):
+        yield rules.TIED, "tie_word_embeddings is true, and the drafter has no embedding yet to tie its head to"
     layers = spec.target.num_layers
     if layers and layers < _LEAST_LAYERS:
         yield rules.SHALLOW, f"the target has {layers} layers, too few for the default capture"
@@ -185,7 +194,7 @@ def _notes(spec: DrafterSpec) -> _Said:
         yield rules.CLASS, f"{config.architectures[0]} is accepted in one-model mode, the default, only"
     if not config.has("draft_vocab_size"):
         yield rules.DRAFT_VOCAB, f"draft_vocab_size is absent: vocab_size, {arch.vocab_size}, is taken"
-    if spec.kind.traits.fuses and _width(spec) is not None and (_width(spec) or 0) * _CAPTURED == arch.hidden_size:
+    if _skips_fc(spec):
         yield rules.FC_SKIP, f"3 states of {_width(spec)} are as wide as the drafter: fc is skipped"
     if 0 in (spec.aux_layers.boundaries or ()):
         yield (
@@ -215,6 +224,8 @@ def _sizes_to_set(spec: DrafterSpec) -> Iterator[tuple[str, Any]]:
     """Keys that keep it from stopping; null removes one."""
     arch = spec.architecture
     yield from ((key, None) for key in _nulls(spec))
+    if _flag(spec, "tie_word_embeddings"):
+        yield "tie_word_embeddings", False
     if spec.clues.has_weights and arch.target_hidden_size not in (None, _width(spec)):
         yield "target_hidden_size", arch.target_hidden_size
 
@@ -248,6 +259,11 @@ def _width(spec: DrafterSpec) -> int | None:
     """How wide it takes one state to be."""
     declared = spec.sizes.declared
     return declared["target_hidden_size"] or spec.architecture.hidden_size
+
+
+def _skips_fc(spec: DrafterSpec) -> bool:
+    """States that together are as wide as the drafter go past fc, and past the norms before it."""
+    return spec.kind.traits.fuses and (_width(spec) or 0) * _CAPTURED == spec.architecture.hidden_size
 
 
 def _own_width(spec: DrafterSpec) -> bool:
