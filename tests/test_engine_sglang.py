@@ -415,3 +415,15 @@ def test_an_answer_is_no_stronger_than_how_states_are_captured(tmp_path):
     """What the ids name was run, the loop that captures was read."""
     answer = served(spec_of(tmp_path, ids=[1, 15, 28]))
     assert (answer.effect.because["boundaries"].proof, answer.proof) == ("run", "read")
+
+
+def test_a_missing_head_of_a_full_vocabulary_may_be_the_targets(tmp_path):
+    """draft_vocab_size null asks for it; a patch cannot write null, so that the refusal says so."""
+    full = {"drop": ("lm_head", "d2t", "t2d")}
+    (text,) = [
+        text for _, text in served(spec_of(tmp_path / "a", {"draft_vocab_size": 163840}, **full)).effect.refusals
+    ]
+    assert "with draft_vocab_size null" in text
+    assert served(spec_of(tmp_path / "b", {"draft_vocab_size": NULL}, **full)).effect.loads
+    (text,) = [text for _, text in served(spec_of(tmp_path / "c", drop=("lm_head",))).effect.refusals]
+    assert "null" not in text
