@@ -19,8 +19,9 @@ This page is generated from the rules in `drafter_audit/engines/` by `python doc
 
 `drafter-audit lint` answers for an engine by these rules, each read in the engine's own source. A rule holds from the
 release in the second column on, and no more from the one in the third; an empty cell is as far as is known. Proof is
-"run" where the engine was seen to do it, "read" where its source says so, "deduced" where it follows from what was
-read. A release that is newer than the newest one read is answered by the newest rules, and `ENGINE-UNREAD` says so.
+"run" where the engine, or that function of it on its own, was seen to do it, "read" where its source says so, "deduced"
+where it follows from what was read. A release that is newer than the newest one read is answered by the newest rules,
+and `ENGINE-UNREAD` says so.
 """
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from drafter_audit.drafter.open import open_drafter, with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import declared_wiring
-from drafter_audit.engines.base import Difference, Engine, Release, Served, merged, serve
+from drafter_audit.engines.base import Difference, Engine, Release, Served, merged
+from drafter_audit.engines.serving import serve
 from tests.checkpoints import Tensors, write_checkpoint
 
 HIDDEN, WIDE, VOCAB, DRAFT_VOCAB = 64, 128, 512, 128

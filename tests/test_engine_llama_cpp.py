@@ -11,9 +11,10 @@ import pytest
 
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.wiring import KNOBS
-from drafter_audit.engines.base import Release, Served, serve
+from drafter_audit.engines.base import Release, Served
 from drafter_audit.engines.llama_cpp import LLAMA_CPP
 from drafter_audit.engines.llama_cpp.rules import RULES
+from drafter_audit.engines.serving import serve
 from tests.checkpoints import Tensors, write_peer
 from tests.engine_drafters import (
     HIDDEN,

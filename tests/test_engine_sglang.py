@@ -7,7 +7,8 @@ import pytest
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.wiring import declared_wiring
 from drafter_audit.engines import read_releases
-from drafter_audit.engines.base import merged, serve
+from drafter_audit.engines.base import merged
+from drafter_audit.engines.serving import serve
 from drafter_audit.engines.sglang import RULES, SGLANG
 from tests.checkpoints import KIMI_CONFIG, kimi_tensors, read_peer, write_checkpoint
 
@@ -190,6 +191,10 @@ CASES = {
     "ids-first-is-one": {"ids": [1, 15, 28], "name": "DeepseekV3ForCausalLM"},
     "ids-last-is-layers": {"ids": [1, 15, 28], "name": "GptOssForCausalLM"},
     "ids-lost-in-cuda-graphs": {"ids": [3, 15, 28], "version": "0.5.10"},
+    "embedding-state-overwritten": {"ids": [-1, 15, 28], "name": "Qwen3ForCausalLM", "version": "0.5.16"},
+    "embedding-state-overwritten-qwen-moe": {"ids": [-1, 15, 28], "name": "Qwen3MoeForCausalLM", "version": "0.5.4"},
+    "gemma3-state-lost": {"name": "Gemma3ForCausalLM"},
+    "gemma4-state-overwritten": {"name": "Gemma4ForCausalLM", "version": "0.5.21"},
     "slots-ascend": {},
     "target-without-capture": {"name": "MixtralForCausalLM"},
     "state-not-captured": {"ids": [1, 15, 31]},
@@ -380,3 +385,46 @@ def test_layers_that_are_not_called_midlayer_were_dropped_before_0_5_12(tmp_path
     spec = spec_of(tmp_path, tensors=LAYER0, drop=("midlayer",))
     assert served(spec, "0.5.11").effect.loads is False
     assert served(spec, "0.5.12").effect.loads is True
+
+
+# A state that is captured by reference and written to later is not the one that fc was trained on: source of the
+# expected releases, the lines cited in the rules.
+@pytest.mark.parametrize(
+    ("name", "ids", "before", "from_", "spoiled"),
+    [
+        ("Gemma3ForCausalLM", [1, 15, 28], "0.5.16", "0.5.17", "2, 16, 29"),
+        ("Gemma3ForConditionalGeneration", None, "0.5.16", "0.5.23", "2, 16, 29"),
+        ("Gemma4ForCausalLM", [1, 15, 31], "0.5.22", "0.5.21", "2, 16"),
+        ("Qwen3ForCausalLM", [-1, 15, 28], "0.5.21", "0.5.20", "0"),
+        ("Qwen3VLForConditionalGeneration", [-1, 15, 28], "0.5.21", "0.5.11", "0"),
+        ("GptOssForCausalLM", [0, 15, 32], "0.5.21", "0.5.17", "0"),
+        ("Qwen3MoeForCausalLM", [-1, 15, 28], "0.5.4.post3", "0.5.4", "0"),
+    ],
+)
+def test_states_that_later_layers_write_to_are_a_fault(tmp_path, name, ids, before, from_, spoiled):
+    spec = spec_of(tmp_path, ids=ids, name=name)
+    assert not [text for _, text in served(spec, before).effect.faults if "not what fc reads" in text]
+    (text,) = [text for _, text in served(spec, from_).effect.faults if "not what fc reads" in text]
+    assert f" {spoiled} is" in text
+
+
+def test_without_boundary_0_qwen_has_no_such_fault(tmp_path):
+    assert served(spec_of(tmp_path, ids=[0, 15, 28], name="Qwen3ForCausalLM"), "0.5.16").effect.faults == ()
+
+
+def test_an_answer_is_no_stronger_than_how_states_are_captured(tmp_path):
+    """What the ids name was run, the loop that captures was read."""
+    answer = served(spec_of(tmp_path, ids=[1, 15, 28]))
+    assert (answer.effect.because["boundaries"].proof, answer.proof) == ("run", "read")
+
+
+def test_a_missing_head_of_a_full_vocabulary_may_be_the_targets(tmp_path):
+    """draft_vocab_size null asks for it; a patch cannot write null, so that the refusal says so."""
+    full = {"drop": ("lm_head", "d2t", "t2d")}
+    (text,) = [
+        text for _, text in served(spec_of(tmp_path / "a", {"draft_vocab_size": 163840}, **full)).effect.refusals
+    ]
+    assert "with draft_vocab_size null" in text
+    assert served(spec_of(tmp_path / "b", {"draft_vocab_size": NULL}, **full)).effect.loads
+    (text,) = [text for _, text in served(spec_of(tmp_path / "c", drop=("lm_head",))).effect.refusals]
+    assert "null" not in text

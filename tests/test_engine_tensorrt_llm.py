@@ -9,7 +9,8 @@ import pytest
 
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.wiring import KNOBS
-from drafter_audit.engines.base import Release, Served, serve
+from drafter_audit.engines.base import Release, Served
+from drafter_audit.engines.serving import serve
 from drafter_audit.engines.tensorrt_llm import TENSORRT_LLM
 from drafter_audit.engines.tensorrt_llm.rules import RULES
 from tests.checkpoints import Tensors, write_peer
@@ -244,6 +245,36 @@ def test_peers(tmp_path):
         assert [rule.name for rule, _ in serve(TENSORRT_LLM, spec, STABLE).effect.refusals] == ["TRT-FORMAT"]
 
 
+def test_speculators_format_is_served_once_its_layer_lies_at_the_top(tmp_path):
+    on = target(tmp_path / "target", 8)
+    spec = open_drafter(write_peer(tmp_path / "s", "speculators_eagle3"), target=on)
+    before = serve(TENSORRT_LLM, spec, STABLE)
+    layer = spec.config.layer
+    assert {key: before.edit[key] for key in ("hidden_size", "num_attention_heads", "model_type")} == {
+        key: layer[key] for key in ("hidden_size", "num_attention_heads", "model_type")
+    }
+    after = served_after(TENSORRT_LLM, spec, STABLE, before)
+    assert (after.effect.loads, after.edit) == (True, {})
+
+
+def test_a_tied_head_stops_it_and_an_untied_one_does_not(tmp_path):
+    """The class ties at once, when it has no embedding yet; AngelSlim's configs say true beside a head of their own."""
+    spec = drafter(tmp_path, {"tie_word_embeddings": True})
+    before = serve(TENSORRT_LLM, spec, NEW)
+    assert [rule.name for rule, _ in before.effect.refusals] == ["TRT-TIED"]
+    assert before.edit == {"tie_word_embeddings": False}
+    assert served_after(TENSORRT_LLM, spec, NEW, before).effect.loads
+
+
+def test_where_fc_is_skipped_no_norm_stands_before_it(tmp_path):
+    """Three states of 16 are as wide as a drafter of 48."""
+    narrow = tensors(width=16, hidden=48, embed_tokens__weight=(VOCAB, 48), input_norm__weight=(48,))
+    config = {"target_hidden_size": 16, "hidden_size": 48, **nested(1, 15, 28, norm_before_fc=True)}
+    served = asked(tmp_path, config, narrow, hidden=16)
+    assert served.effect.wiring.pre_fc_norm == "none"
+    assert served.effect.because["pre_fc_norm"].name == "TRT-FC-SKIP"
+
+
 def _everything(folder: Path) -> list[Served]:
     """Drafters that show every rule."""
     on = target(folder / "target", 8)
@@ -266,6 +297,7 @@ def _everything(folder: Path) -> list[Served]:
         asked(folder / "width", {}, tensors(width=2 * HIDDEN), hidden=2 * HIDDEN),
         asked(folder / "skip", {"target_hidden_size": 16, "hidden_size": 48}, narrow, hidden=16),
         asked(folder / "missing", NO_NORM, tensors(without=("norm.weight",))),
+        asked(folder / "tied", {"tie_word_embeddings": True}),
         asked(folder / "vocab", {"draft_vocab_size": None}, tensors(without=("d2t", "t2d"))),
     ]
 

@@ -14,7 +14,8 @@ from drafter_audit.drafter.boundaries import NOTE, meant
 from drafter_audit.drafter.open import open_drafter, with_config, with_reading
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import declared_wiring
-from drafter_audit.engines.base import Effect, Release, Served, merged, serve
+from drafter_audit.engines.base import Effect, Release, Served, merged
+from drafter_audit.engines.serving import serve
 from drafter_audit.engines.vllm import VLLM
 from drafter_audit.engines.vllm.rules import RULES
 from tests.checkpoints import Tensors, read_peer, write_checkpoint

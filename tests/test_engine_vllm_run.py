@@ -16,7 +16,8 @@ import pytest
 from drafter_audit.audit.rules.engines import engines
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.engines.base import Effect, Release, merged, serve
+from drafter_audit.engines.base import Effect, Release, merged
+from drafter_audit.engines.serving import serve
 from drafter_audit.engines.vllm import VLLM
 from drafter_audit.engines.vllm.rules import RULES
 from drafter_audit.errors import ConfigError

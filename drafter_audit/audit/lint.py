@@ -15,7 +15,8 @@ from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.stored_values import with_values
 from drafter_audit.drafter.target import Level
 from drafter_audit.engines import engine_of, newest_releases, read_releases
-from drafter_audit.engines.base import Served, serve
+from drafter_audit.engines.base import Served
+from drafter_audit.engines.serving import serve
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from drafter_audit.drafter.dialects import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines import engine_of
-from drafter_audit.engines.base import Served, merged, note, serve
+from drafter_audit.engines.base import Served, merged
+from drafter_audit.engines.serving import note, serve
 from drafter_audit.errors import UsageError
 
 OPTION = "--write-config"

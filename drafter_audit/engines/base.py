@@ -1,32 +1,31 @@
-"""What the file of an engine gives, and how its answer is set against what the drafter declares.
+"""What an engine's folder gives: its rules, and its answer for a drafter. `serving.py` sets it against the drafter.
 
-An engine's file holds its rules, each with the release range it holds in and the source line it was read at, and one
+It holds the engine's rules, each with the release range it holds in and the source line it was read at, and one
 function that applies them to a drafter. It says nothing of findings: `audit/rules/engines.py` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from packaging.version import Version
 
 from drafter_audit.drafter.boundaries import Ids
-from drafter_audit.drafter.dialects import NOTE
-from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import Wiring, declared_wiring
+from drafter_audit.drafter.wiring import Wiring
 
 Proof = Literal["run", "read", "deduced"]
-_STRENGTH: tuple[Proof, ...] = ("deduced", "read", "run")
+SECTION = "eagle_config"  # of config.json, in which some trainers write
 
 
 @dataclass(frozen=True)
 class Rule:
     """One thing that an engine does, from release `since` to before `until`; None: as far back, or on, as is known.
 
-    `proof`: "run", the engine was seen to do it; "read", its source says so; "deduced", it follows from what was read.
+    `proof`: "run", the engine, or that function of it on its own, was seen to do it; "read", its source says so;
+    "deduced", it follows from what was read.
     `source` is the release and the line, or the pull request.
     """
 
@@ -162,59 +161,6 @@ class Served:
         }
 
 
-def serve(engine: Engine, spec: DrafterSpec, release: Release) -> Served:
-    """What `engine` would do with the drafter, where that departs from what it declares, and the edit that mends it.
-
-    The edit is tried, not promised: it is kept only where it leaves fewer differences and refusals, and means the same.
-    """
-    declared, effect = declared_wiring(spec), engine.effect(spec, release)
-    edit, left = _edit(engine, spec, release, declared, effect)
-    differs = tuple(
-        Difference(
-            knob, getattr(declared, knob), getattr(effect.wiring, knob), effect.because.get(knob), knob not in left
-        )
-        for knob in _knobs(declared, effect)
-    )
-    return Served(release, effect, differs, edit, _proof(effect, differs))
-
-
-def _edit(
-    engine: Engine, spec: DrafterSpec, release: Release, declared: Wiring | None, effect: Effect
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The edit worth making, and the knobs that still differ after it."""
-    before = _knobs(declared, effect)
-    faulty = before or effect.refusals or effect.faults or effect.ignored
-    edit = engine.edit(spec, release, declared) if declared and faulty else {}
-    if declared is None or not edit:
-        return {}, before
-    edited = with_config(spec, merged(spec.config.raw, edit))
-    after, again = engine.effect(edited, release), declared_wiring(edited)
-    left = _knobs(declared, after)
-    same = again is not None and not again.differs(declared)
-    better = same and _badness(after, left) < _badness(effect, before)
-    return ({**edit, **note(spec, edit)}, left) if better else ({}, before)
-
-
-def _badness(effect: Effect, differs: tuple[str, ...]) -> tuple[int, ...]:
-    """How bad an answer is, the worst first."""
-    return len(effect.refusals), len(differs), len(effect.faults), len(effect.ignored)
-
-
-def note(spec: DrafterSpec, edit: Mapping[str, Any]) -> dict[str, Any]:
-    """What the edited config does not tell by itself: which boundaries its ids mean, and who wrote it.
-
-    As an edit, empty where it tells both. An empty `edit` leaves what the user said of the ids.
-    """
-    alone, aux = with_config(spec, merged(spec.config.raw, edit), told=False), spec.aux_layers
-    unclear = aux.boundaries is not None and (alone.aux_layers.boundaries, alone.aux_layers.confidence) != (
-        aux.boundaries,
-        aux.confidence,
-    )
-    told: dict[str, Any] = {"boundaries": list(aux.boundaries or ())} if unclear else {}
-    told |= {"dialect": spec.dialect.name} if alone.dialect.name != spec.dialect.name else {}
-    return {NOTE: told} if told else {}
-
-
 def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with `edit` merged in: nested objects key by key, null removes a key (RFC 7386)."""
     result = {key: value for key, value in config.items() if edit.get(key, value) is not None or key not in edit}
@@ -227,10 +173,6 @@ def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def _knobs(declared: Wiring | None, effect: Effect) -> tuple[str, ...]:
-    return () if declared is None or effect.wiring is None else declared.differs(effect.wiring)
-
-
 def _applied(effect: Effect) -> tuple[Rule, ...]:
     """Every rule behind an answer, once each."""
     return tuple(dict.fromkeys(_all_rules(effect)))
@@ -241,10 +183,3 @@ def _all_rules(effect: Effect) -> Iterator[Rule]:
     yield from (rule for rule, _ in effect.refusals)
     yield from (rule for _, rule in effect.ignored)
     yield from (rule for rule, _ in (*effect.notes, *effect.faults))
-
-
-def _proof(effect: Effect, differs: Sequence[Difference]) -> Proof:
-    """The weakest of what the answer rests on: boundaries, what differs, refusals, faults and notes."""
-    knobs = (effect.because.get(knob) for knob in ("boundaries", *(difference.knob for difference in differs)))
-    rules = [rule for rule in knobs if rule] + [rule for rule, _ in (*effect.refusals, *effect.faults, *effect.notes)]
-    return min((rule.proof for rule in rules), key=_STRENGTH.index, default="deduced")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from drafter_audit.engines.base import Rule
 
 _IDS_READ = "10230"  # PR #25794 was opened on 2026-07-16 and merged that month: b9986 is of 07-14, b10472 of 08-17
-_DATES = "PR #25794, merged in July 2026 after b9986; the build is estimated"
+_DATES = "PR #25794, merged in July 2026: between b9987 and b10472 it is a guess, see LCPP-UNDATED"
 _OLD = "llama.cpp 0274f0f"
 _NEW = "llama.cpp b11312"
 

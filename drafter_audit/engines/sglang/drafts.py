@@ -218,7 +218,9 @@ def obstacles(draft: Draft) -> Iterator[tuple[Rule, str]]:
         yield from _class_obstacles(draft)
     if draft.unfilled:
         left = ", ".join(draft.unfilled[:3]) + (f" and {len(draft.unfilled) - 3} more" if draft.unfilled[3:] else "")
-        yield r.UNFILLED, f"no stored tensor fills {left}: it serves, without a word, whatever memory held"
+        head = "lm_head.weight" in draft.unfilled and not draft.spec.architecture.reduced_vocabulary
+        instead = "; with draft_vocab_size null the head is the target's" if head else ""
+        yield r.UNFILLED, f"no stored tensor fills {left}: it serves, without a word, whatever memory held{instead}"
     yield from _context(draft)
 
 

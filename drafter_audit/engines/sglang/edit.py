@@ -7,12 +7,12 @@ from typing import Any
 
 from drafter_audit.drafter.wiring import Wiring, scaling_of
 from drafter_audit.engines.base import merged
+from drafter_audit.engines.flat import to_lift
 from drafter_audit.engines.sglang import rules as r
 from drafter_audit.engines.sglang.drafts import CLASSES, Draft
 from drafter_audit.engines.sglang.targets import capture, ids_for
 
 _MODEL_TYPE = {"llama": "llama", "latent": "deepseek_v3", "eagle1": "llama"}
-_ROPE = ("rope_theta", "rope_scaling", "rope_parameters")
 _IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -24,9 +24,7 @@ def edit_config(draft: Draft, wanted: Wiring) -> Mapping[str, Any]:
 
 def _identity(draft: Draft) -> dict[str, Any]:
     """The class; and every setting of the layers that lies in a section, where SGLang does not look."""
-    layer, raw = draft.spec.config.layer, draft.raw
-    flat = {key: value for key, value in layer.items() if key not in _ROPE and raw.get(key) is None}
-    flat = {key: value for key, value in flat.items() if value is not None}
+    flat = to_lift(draft.spec.config)
     named = next((name for name in draft.spec.config.architectures if name in CLASSES), None)
     if named != draft.name:
         flat["architectures"] = [draft.name]

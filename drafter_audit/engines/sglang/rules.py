@@ -11,46 +11,92 @@ from drafter_audit.engines.base import Rule
 OLDEST, NEWEST = "0.5.3", "0.5.23"
 _PULL = "https://github.com/sgl-project/sglang/pull/"
 
+# What was executed of SGLang, cut out of every release's wheel: how ids are read, and turned into layers.
+_ALONE = "; the function run on its own, stubbed"
+
 # Which states of the target are captured.
 IDS_KEY = Rule(
     "ids-nested-only",
     "the ids are read in eagle_config.eagle_aux_hidden_state_layer_ids alone; without that key they are the default",
     "sglang 0.5.23 model_executor/model_runner_components/spec_aux_hidden_state.py:187; "
-    "0.5.4 model_executor/model_runner.py:491",
+    f"0.5.4 model_executor/model_runner.py:491{_ALONE}",
+    proof="run",
 )
 DEFAULT_IDS = Rule(
-    "ids-default", "without ids boundaries 2, L//2 and L-3 are captured", "sglang 0.5.23 models/llama.py:935"
+    "ids-default",
+    "without ids boundaries 2, L//2 and L-3 are captured",
+    f"sglang 0.5.23 models/llama.py:935{_ALONE}",
+    proof="run",
 )
 M3_DEFAULT = Rule(
     "ids-default-minimax-m3-vl",
     "without ids a MiniMax-M3-VL target captures boundaries 3, L//2+1 and L-2",
-    "sglang 0.5.23 models/minimax_m3_vl.py:260",
+    f"sglang 0.5.23 models/minimax_m3_vl.py:260{_ALONE}",
     since="0.5.18",
+    proof="run",
 )
-PLUS_ONE = Rule("ids-plus-one", "id i is the output of layer i: boundary i + 1", "sglang 0.5.23 models/llama.py:941")
+PLUS_ONE = Rule(
+    "ids-plus-one",
+    "id i is the output of layer i: boundary i + 1",
+    f"sglang 0.5.23 models/llama.py:941{_ALONE}",
+    proof="run",
+)
 DEEPSEEK_PLUS_ONE = Rule(
     "ids-plus-one-deepseek",
     "on a DeepSeek-type target id i is the output of layer i: boundary i + 1",
-    f"sglang 0.5.12.post1 models/deepseek_v2.py:2541, {_PULL}12319",
+    f"sglang 0.5.12.post1 models/deepseek_v2.py:2541, {_PULL}12319{_ALONE}",
     until="0.5.13",
+    proof="run",
 )
 FIRST_IS_ONE = Rule(
     "ids-first-is-one",
     "on a DeepSeek-type target id i is boundary i + 1 if the list begins with 1, else boundary i",
-    f"sglang 0.5.23 models/deepseek_v2.py:3470, models/glm4_moe_lite.py:817, {_PULL}25454",
+    f"sglang 0.5.23 models/deepseek_v2.py:3470, models/glm4_moe_lite.py:817, {_PULL}25454{_ALONE}",
     since="0.5.13",
+    proof="run",
 )
 LAST_IS_LAYERS = Rule(
     "ids-last-is-layers",
     "on gpt-oss id i is boundary i if the largest is the target's layer count, else boundary i + 1",
-    f"sglang 0.5.23 models/gpt_oss.py:1349, {_PULL}32334",
+    f"sglang 0.5.23 models/gpt_oss.py:1349, {_PULL}32334{_ALONE}",
     since="0.5.17",
+    proof="run",
 )
 GRAPH_DEFAULT = Rule(
     "ids-lost-in-cuda-graphs",
     "CUDA graphs are captured with the default ids, before the declared ones are set; these hold for prefill alone",
     f"sglang 0.5.10 model_executor/cuda_graph_runner.py:648 and model_executor/model_runner.py:668, {_PULL}22836",
     until="0.5.11",
+)
+EMBEDDING_OVERWRITTEN = Rule(
+    "embedding-state-overwritten",
+    "the embedding's output is captured without a copy, and on CUDA the norms add later layers to it in place",
+    "sglang 0.5.16 models/qwen2.py:374, 254, 265, layers/layernorm.py (fused_add_rmsnorm); qwen3_vl.py, bailing_moe.py "
+    "alike, 0.5.17 models/gpt_oss.py:727; 0.5.21 models/qwen2.py:421 copies",
+    proof="deduced",
+    until="0.5.21",
+)
+EMBEDDING_OVERWRITTEN_MOE = Rule(
+    "embedding-state-overwritten-qwen-moe",
+    f"on a Qwen MoE target too: {EMBEDDING_OVERWRITTEN.text}",
+    "sglang 0.5.4 models/qwen2_moe.py; 0.5.4.post3 layers/communicator.py:240 copies",
+    proof="deduced",
+    until="0.5.4.post3",
+)
+GEMMA3_STATE = Rule(
+    "gemma3-state-lost",
+    "a Gemma 3 layer returns its MLP's output and the residual apart: the first alone is captured, without a copy, and "
+    "on CUDA the next norm overwrites it in place",
+    "sglang 0.5.23 models/gemma3_causal.py:410, 657, layers/layernorm.py:1347; 0.5.16 gemma3_causal.py:396 adds them",
+    proof="deduced",
+    since="0.5.17",
+)
+GEMMA4_STATE = Rule(
+    "gemma4-state-overwritten",
+    "a state of a Gemma 4 target is captured without a copy, and the next layer adds its attention to it in place",
+    "sglang 0.5.16 models/gemma4_causal.py:979, 658, 716; 0.5.22 copies (capture_output)",
+    proof="deduced",
+    until="0.5.22",
 )
 ASCENDING = Rule(
     "slots-ascend",
@@ -89,7 +135,8 @@ LAST_STATE_ONLY = Rule(
 AUX_ALWAYS = Rule(
     "aux-always",
     "three states are captured whatever eagle_config.use_aux_hidden_state says",
-    "sglang 0.5.4 model_executor/model_runner.py:481",
+    f"sglang 0.5.4 model_executor/model_runner.py:481{_ALONE}",
+    proof="run",
     until="0.5.8",
 )
 

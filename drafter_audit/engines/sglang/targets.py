@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -21,7 +21,8 @@ class Family:
 
     `classes` tells since which release each can be captured. `ids` are the rules for declared ids, the first that
     holds counts. `embedding` and `last` are the releases since which boundary 0 and boundary L can be captured, None:
-    never. `default_rule` says which default is taken.
+    never. `default_rule` says which default is taken. `faults` are rules
+    by which such a target hands out other tensors than the ids name; which of them, `_LOST` tells.
     """
 
     file: str
@@ -30,12 +31,20 @@ class Family:
     embedding: str | None = r.OLDEST
     last: str | None = None
     default_rule: Rule = r.DEFAULT_IDS
+    faults: tuple[Rule, ...] = ()
 
 
 def _since(*names: str, since: str = r.OLDEST) -> dict[str, str]:
     return dict.fromkeys(names, since)
 
 
+# Which boundaries a fault spoils, of a target of so many layers.
+_LOST: Mapping[Rule, Callable[[int, int | None], bool]] = {
+    r.EMBEDDING_OVERWRITTEN: lambda boundary, layers: boundary == 0,
+    r.EMBEDDING_OVERWRITTEN_MOE: lambda boundary, layers: boundary == 0,
+    r.GEMMA3_STATE: lambda boundary, layers: True,
+    r.GEMMA4_STATE: lambda boundary, layers: boundary != layers,
+}
 _DEEPSEEK = (r.DEEPSEEK_PLUS_ONE, r.FIRST_IS_ONE)
 
 # Found by following set_eagle3_layers_to_capture through the base classes of every EntryClass of each release; where
@@ -50,10 +59,15 @@ FAMILIES = (
         embedding="0.5.22",
     ),
     Family("llama4.py", _since("Llama4ForCausalLM", "Llama4ForConditionalGeneration"), embedding="0.5.21"),
-    Family("qwen2.py", _since("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM")),
+    Family(
+        "qwen2.py",
+        _since("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM"),
+        faults=(r.EMBEDDING_OVERWRITTEN,),
+    ),
     Family(
         "qwen2_moe.py",
         _since("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM") | _since("MellumForCausalLM", since="0.5.16"),
+        faults=(r.EMBEDDING_OVERWRITTEN_MOE,),
     ),
     Family("qwen3_next.py", _since("Qwen3NextForCausalLM", since="0.5.9")),
     Family(
@@ -61,14 +75,18 @@ FAMILIES = (
         _since(
             "Qwen3VLForConditionalGeneration",
             "Qwen3VLMoeForConditionalGeneration",
-            "Qwen3_5ForConditionalGeneration",
-            "Qwen3_5MoeForConditionalGeneration",
             "InternS1ProForConditionalGeneration",
             since="0.5.11",
         )
+        | _since("Cosmos3ForConditionalGeneration", since="0.5.20"),
+        faults=(r.EMBEDDING_OVERWRITTEN,),
+    ),
+    Family(
+        "qwen3_5.py",
+        _since("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration", since="0.5.11")
         | _since("InternS2PreviewForConditionalGeneration", since="0.5.12")
         | _since("InternS2MobiusForConditionalGeneration", since="0.5.18")
-        | _since("Qwen4ExpForConditionalGeneration", "Cosmos3ForConditionalGeneration", since="0.5.20"),
+        | _since("Qwen4ExpForConditionalGeneration", since="0.5.20"),
     ),
     Family("qwen3_5_text.py", _since("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", since="0.5.22")),
     Family(
@@ -89,17 +107,20 @@ FAMILIES = (
         ids=(r.LAST_IS_LAYERS, r.PLUS_ONE),
         embedding="0.5.17",
         last="0.5.17",
+        faults=(r.EMBEDDING_OVERWRITTEN,),
     ),
     Family(
         "gemma3_causal.py",
         _since("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", since="0.5.12"),
         last="0.5.12",
+        faults=(r.GEMMA3_STATE,),
     ),
     Family(
         "gemma4_causal.py",
         _since("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", since="0.5.12")
         | _since("Gemma4UnifiedForConditionalGeneration", since="0.5.13"),
         last="0.5.12",
+        faults=(r.GEMMA4_STATE,),
     ),
     Family("minimax_m2.py", _since("MiniMaxM2ForCausalLM", since="0.5.5.post1"), embedding="0.5.11"),
     Family("minimax_m3.py", _since("MiniMaxM3SparseForCausalLM", since="0.5.16"), last="0.5.23"),
@@ -120,6 +141,7 @@ FAMILIES = (
         "bailing_moe.py",
         _since("BailingMoEForCausalLM", "BailingMoeForCausalLM", "BailingMoeV2ForCausalLM", since="0.5.9")
         | _since("SarvamMoEForCausalLM", since="0.5.10"),
+        faults=(r.EMBEDDING_OVERWRITTEN,),
     ),
 )  # fmt: skip
 _BY_CLASS = {name: (family, since) for family in FAMILIES for name, since in family.classes.items()}
@@ -183,17 +205,33 @@ def captured(family: Family, release: Release, ids: Ids | None, layers: int | No
     """The same for a known family; `layers` is the target's, None where unknown."""
     default, rule = _default(family, layers), family.default_rule
     if ids is None:
-        return Captured(default, rule, _missing(family, release, default, layers))
+        faults = _other_states(family, release, default, layers)
+        return Captured(default, rule, _missing(family, release, default, layers), faults=faults)
     rule = next(rule for rule in family.ids if rule.holds(release))
     meant = _meant(rule, ids, layers)
     refusals = _missing(family, release, meant, layers)
+    faults = (*_lost_in_graphs(release, meant, default), *_other_states(family, release, meant, layers))
+    return Captured(_coming(meant, layers), rule, refusals, faults=faults)
+
+
+def _lost_in_graphs(release: Release, meant: Ids | None, default: Ids | None) -> Refusals:
     if meant is None or default is None or default == meant or not r.GRAPH_DEFAULT.holds(release):
-        return Captured(_coming(meant, layers), rule, refusals)
+        return ()
     words = (
         f"in CUDA graphs, so in decoding, boundaries {list(default)} are captured; {list(meant)} are in prefill, and "
         "with --disable-cuda-graph"
     )
-    return Captured(meant, rule, refusals, faults=((r.GRAPH_DEFAULT, words),))
+    return ((r.GRAPH_DEFAULT, words),)
+
+
+def _other_states(family: Family, release: Release, boundaries: Ids | None, layers: int | None) -> Refusals:
+    """Boundaries that are captured, and yet reach fc as something else."""
+    lost = {rule: [b for b in boundaries or () if _LOST[rule](b, layers)] for rule in family.faults}
+    return tuple(
+        (rule, f"what is captured for {'boundary' if len(lost[rule]) == 1 else 'boundaries'} "
+               f"{', '.join(map(str, lost[rule]))} is not what fc reads")
+        for rule in family.faults if lost[rule] and rule.holds(release)
+    )  # fmt: skip
 
 
 def ids_for(target: Target, release: Release, boundaries: Ids) -> Ids | None:
@@ -247,13 +285,13 @@ def _missing(family: Family, release: Release, boundaries: Ids | None, layers: i
     if layers in boundaries and not _begun(family.last, release):
         found.append((r.NOT_CAPTURED, f"boundary {layers}, the last layer's output, is not captured by {family.file}"))
     if 0 in boundaries and not _begun(family.embedding, release):
-        found.append((r.EMBEDDING_STATE, f"boundary 0, the embedding's output, stops {family.file} at the first batch"))
+        found.append((r.EMBEDDING_STATE, f"boundary 0, the embedding output, stops {family.file} at the first batch"))
     return tuple(found)
 
 
 def _why(boundary: int, layers: int | None) -> str | None:
     if boundary < 0:
-        return "does not exist and is never captured: the embedding's output, counted as a layer's, has the id -1"
+        return "does not exist and is never captured; the embedding output is boundary 0"
     return f"lies beyond the target's {layers} layers" if layers is not None and boundary > layers else None
 
 

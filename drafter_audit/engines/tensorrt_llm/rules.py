@@ -110,6 +110,13 @@ HEAD = Rule(
     "the head is the file's own where any tensor is named lm_head, else the target's",
     f"{_MODEL} Eagle3ForCausalLM.load_weights",
 )
+TIED = Rule(
+    "TRT-TIED",
+    "tie_word_embeddings ties the head as the class is built, when the embedding that comes from the target is not "
+    "there: it stops",
+    "TensorRT-LLM _torch/models/modeling_utils.py DecoderModelForCausalLM.__init__; " + _MODEL,
+    "deduced",
+)
 KIND = Rule("TRT-KIND", "the PyTorch backend has one EAGLE class, for EAGLE-3 layers", f"{_MODEL} Eagle3ForCausalLM")
 FORMAT = Rule(
     "TRT-FORMAT",
@@ -169,5 +176,5 @@ FC_SKIP = Rule(
 )
 
 RULES = (DEFAULT_IDS, ASCENDING, SHALLOW, SLOTS, EMBEDDING_STATE, PRE_FC_OLD, PRE_FC, FC_NORM, RESIDUAL, LAYER,
-         FEEDBACK_OLD, FEEDBACK, FINAL_NORM, STEP, ROPE_OLD, ROPE, VOCAB, EMBEDDING, HEAD, KIND, FORMAT, NULLS, WIDTH,
-         MISSING, MLA_OLD, PARALLEL, BIAS, CLASS, DRAFT_VOCAB, FC_SKIP)  # fmt: skip
+         FEEDBACK_OLD, FEEDBACK, FINAL_NORM, STEP, ROPE_OLD, ROPE, VOCAB, EMBEDDING, HEAD, TIED, KIND, FORMAT, NULLS,
+         WIDTH, MISSING, MLA_OLD, PARALLEL, BIAS, CLASS, DRAFT_VOCAB, FC_SKIP)  # fmt: skip
