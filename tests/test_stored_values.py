@@ -314,7 +314,7 @@ def test_maps_against_a_plain_loop(seed: int) -> None:
     targets = [row + int(offset) for row, offset in enumerate(d2t)]
     outside = [row for row, target in enumerate(targets) if not 0 <= target < 20]
     repeated = [row for row, target in enumerate(targets) if target in targets[:row]]
-    unmarked = [row for row, target in enumerate(targets) if not 0 <= target < 20 or not t2d[target]]
+    unmarked = [row for row, target in enumerate(targets) if 0 <= target < 20 and not t2d[target]]
     unmapped = [token for token in range(20) if t2d[token] and token not in targets]
     descending = [row for row in range(1, 16) if targets[row] < targets[row - 1]]
     pairs = ((found.outside, outside), (found.repeated, repeated), (found.unmarked, unmarked))

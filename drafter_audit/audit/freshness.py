@@ -30,6 +30,12 @@ if TYPE_CHECKING:  # the module imports numpy
 _LEAST_ELEMENTS = 2048
 """Of a block, below which its figures prove nothing."""
 
+_STD = 0.06
+"""Of the mean of all blocks, how far the standard deviation of one may be off: four standard errors of 2048 values."""
+
+_KURTOSIS = 0.25
+"""How far the mean kurtosis may be from that of a named initialisation; normal values have 3, uniform ones 1.8."""
+
 
 class Start(NamedTuple):
     """What fresh values are: in words, their standard deviation, and their kurtosis."""
@@ -41,10 +47,15 @@ class Start(NamedTuple):
 
 def start_of(spec: DrafterSpec, table: Table) -> Start | None:
     """The initialisation that every sampled block looks like, None where there is none."""
-    for start in _starts(spec, table.width):
-        if table.blocks and all(_is_fresh(block, start) for block in table.blocks):
-            return start
-    return None
+    found = [_chance(block) for block in table.blocks]
+    each = [start for start in found if start is not None]
+    if not each or len(each) < len(found):
+        return None
+    std, kurtosis = (sum(values) / len(each) for values in zip(*((one.std, one.kurtosis) for one in each), strict=True))
+    if any(abs(one.std / std - 1) > _STD for one in each):
+        return None
+    named = (start for start in _starts(spec, table.width) if _is_that(start, std, kurtosis))
+    return next(named, Start("independent values, of an initialisation that config.json does not name,", std, kurtosis))
 
 
 def _starts(spec: DrafterSpec, width: int) -> Iterator[Start]:
@@ -54,21 +65,28 @@ def _starts(spec: DrafterSpec, width: int) -> Iterator[Start]:
     yield Start("normal, as nn.Embedding starts,", 1.0, 3.0)
 
 
-def _is_fresh(block: Block, start: Start) -> bool:
-    """All five figures within four standard errors, and no closer than a margin for dtypes that round."""
-    rows, four = block.rows - block.zero_rows, start.kurtosis - 1
+def _is_that(start: Start, std: float, kurtosis: float) -> bool:
+    return abs(std / start.std - 1) <= _STD and abs(kurtosis - start.kurtosis) <= _KURTOSIS
+
+
+def _chance(block: Block) -> Start | None:
+    """The figures of a block whose values are independent draws of one distribution about zero, no longer-tailed than
+    the normal one: all of them within four standard errors, and no closer than a margin for dtypes that round."""
+    rows = block.rows - block.zero_rows
     size = rows * block.width
     if size < _LEAST_ELEMENTS or block.std is None or block.mean is None or block.kurtosis is None:
-        return False
-    return (
-        abs(block.std / start.std - 1) <= max(0.02, 4 * sqrt(four / (4 * size)))
-        and abs(block.mean) <= max(0.002, 4 / sqrt(size)) * start.std
-        and abs(block.kurtosis - start.kurtosis) <= max(0.05, 4 * sqrt(24 / size))
+        return None
+    four = block.kurtosis - 1
+    fresh = (
+        abs(block.mean) <= max(0.002, 4 / sqrt(size)) * block.std
+        and block.kurtosis <= 3 + max(0.05, 4 * sqrt(24 / size))
         and _is_chance(block.row_spread, four, each=block.width, of=rows)
         and _is_chance(block.column_spread, four, each=rows, of=block.width)
     )
+    return Start("", block.std, block.kurtosis) if fresh else None
 
 
 def _is_chance(spread: float | None, four: float, *, each: int, of: int) -> bool:
-    """Whether `of` norms of `each` independent elements spread no more than that."""
-    return spread is not None and spread <= sqrt(four / (4 * each)) * max(1.25, 1 + 5 / sqrt(2 * of))
+    """Whether `of` norms of `each` independent elements spread by as much as that makes them, no more and no less."""
+    chance, margin = sqrt(max(four, 0) / (4 * each)), max(0.25, 5 / sqrt(2 * of))
+    return spread is not None and abs(spread - chance) <= margin * chance

@@ -35,8 +35,9 @@ class VocabularyMap:
     """A map in plain numbers.
 
     `entries` is the length of d2t, `vocabulary` that of the target's vocabulary, None where nothing tells. `identity`:
-    each draft id stands for the target id of the same number. `holds_ids`: read as offsets it does not fit, or no two
-    tokens would be neighbours (`neighbours` are those that are so as ids), and read as target ids it does. `outside`: entries that leave the vocabulary. `repeated`: entries whose target id an earlier one
+    each draft id stands for the target id of the same number. `holds_ids`: read as target ids it fits, and read as
+    offsets it does not, or no two tokens would be neighbours: `neighbours` counts those that are so as ids, None where
+    that tells nothing. `outside`: entries that leave the vocabulary. `repeated`: entries whose target id an earlier one
     has. `descending`: entries below the one before. `marked` is how many target ids t2d marks, None without a t2d;
     `marks_prefix`: they are the first ones. `unmarked`: entries whose target id t2d has and does not mark; `unmapped`:
     target ids that it marks and no entry leads to.
@@ -95,7 +96,7 @@ def _neighbours(d2t: Ids) -> int | None:
 
     As offsets equal entries are neighbouring tokens, and entries one apart leave out one token between. Of tokens
     chosen by frequency, or by chance, neighbours are at least as common, so each of n such gaps is the wider one by a
-    chance of a half at most: 2^-20 is one in a million. Steps of one size throughout are a pattern, which tells nothing.
+    chance of a half at most: 2^-20 is one in a million. Steps of one size throughout are a pattern, and tell nothing.
     """
     steps = np.diff(d2t)
     if not steps.size or steps.min() < 1 or steps.min() == steps.max():

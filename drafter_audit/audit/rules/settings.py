@@ -36,8 +36,8 @@ CODES: tuple[Code, ...] = (
         "BIAS-FLAG",
         ("error", "warning"),
         what=(
-            "A bias is stored and its switch is off, or on and none is stored. A warning where only vLLM's own "
-            "key is absent."
+            "A bias is stored and its switch is off, or on and none is stored. A warning where the switch is "
+            "absent: engines then go by defaults of their own."
         ),
         silent="Engines drop what they did not build, and run what they built and never loaded.",
         evidence="The switch, and the tensors *.bias.",
@@ -124,11 +124,12 @@ def biases(spec: DrafterSpec) -> Findings:
         return
     for key in ("attention_bias", "mlp_bias"):
         declared, stored = spec.config.boolean(key), getattr(spec.architecture, key)
-        if declared is not None and declared != stored:
-            what = f"{key} is on, no such bias is stored" if declared else f"{key} is off, biases are stored"
+        if bool(declared) != stored:
+            said = "off" if declared is False else "not declared"
+            what = f"{key} is on, no such bias is stored" if declared else f"{key} is {said}, biases are stored"
             yield Finding(
                 "BIAS-FLAG",
-                "error",
+                "warning" if declared is None else "error",
                 what,
                 "engines leave biases out, or add ones that were never loaded, silently",
                 key=key,
@@ -144,7 +145,8 @@ def fc_bias(spec: DrafterSpec) -> Findings:
         return
     for key in ("bias", "eagle_fc_bias"):
         declared = spec.config.boolean(key)
-        undeclared = key == "eagle_fc_bias" and declared is None and stored and spec.kind.name == "eagle1"
+        read = "eagle_fc_bias" if spec.kind.name == "eagle1" else "bias"
+        undeclared = key == read and declared is None and stored
         if undeclared or (declared is not None and declared != stored):
             what = "fc.bias is stored" if stored else "no fc.bias is stored"
             yield Finding(
