@@ -31,6 +31,7 @@ _FOLLOWS = (
     _Follows("EVIDENCE-NONE", frozenset({"TENSOR-SHAPE"}), same_key=True),
     _Follows("EVIDENCE-NONE", frozenset({"TABLE-WIDTH", "KIND-UNKNOWN"})),
     _Follows("TABLE-WIDTH", frozenset({"FC-WIDTH"})),
+    _Follows("TABLE-ROWS", frozenset({"VOCAB-MISMATCH"}), same_key=True),
     # The values of a table say it more plainly than rows beside the target's, or the other way round.
     _Follows("VALUES-NONFINITE", frozenset({"ROWS-NONFINITE"}), same_key=True),
     _Follows("EMB-UNRELATED", frozenset({"VALUES-BLANK", "EMB-ZERO"})),

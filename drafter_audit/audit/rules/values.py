@@ -80,8 +80,8 @@ CODES = (
     ),
     Code(
         "EMB-ZERO",
-        ("warning", "error", "info"),
-        what="Rows of embed_tokens are all zeros. An error where all are, info where they lie together at the end.",
+        ("info", "error"),
+        what="Rows of embed_tokens are all zeros. An error where all are; some are padding, or tokens never met.",
         silent="Such a token looks like no token: engines read the row as any other.",
         evidence="The zero rows among those sampled.",
         fix="Leave the embedding out of the export, or copy the target's; rows of padding are harmless.",
@@ -248,7 +248,7 @@ def _zero_rows(code: str, table: Table, consequence: str) -> Findings:
     if zero <= _MANY * rows:
         return
     spread = _spread(table, lambda block: block.zero_rows)
-    severity: Severity = "error" if zero == rows else "warning" if spread else "info"
+    severity: Severity = "error" if zero == rows else "warning" if spread and code == "HEAD-ZERO" else "info"
     yield Finding(
         code,
         severity,
