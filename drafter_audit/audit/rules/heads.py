@@ -77,7 +77,7 @@ CODES = (
         what="The target multiplies the rows of its embedding before its first layer.",
         silent="A table has the same values whether it is scaled after reading or not.",
         evidence="The target's model_type.",
-        fix=("Where acceptance is near 1, compare the norm of the drafter's input in training and in serving."),
+        fix=("Where accept_len is near 1, compare the norm of the drafter's input in training and in serving."),
         source=(
             "https://github.com/NVIDIA/Model-Optimizer/blob/main/examples/speculative_decoding/debug/README.md, "
             "https://github.com/sgl-project/sglang/pull/23976"

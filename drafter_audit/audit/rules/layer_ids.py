@@ -56,7 +56,8 @@ CODES: tuple[Code, ...] = (
         ("warning",),
         what="Layer ids can be read in two ways, as outputs of layers or as boundaries.",
         silent=(
-            "Under the other reading every state is off by one layer: the loss may be a few percent, and nothing fails."
+            "Under the other reading every state is off by one layer: acceptance may fall by a few percent only, and "
+            "nothing stops."
         ),
         evidence="The ids, the target's layer count, and the boundaries of both readings.",
         fix="Ask the trainer which is meant, and pass --reading.",

@@ -27,7 +27,7 @@ CODES: tuple[Code, ...] = (
         silent="An engine that builds quantised layers keeps their empty scales, or casts what it finds.",
         evidence="quantization_config, and the dtypes in the headers.",
         fix="Remove quantization_config, or export the quantised weights; it may have been copied from the target.",
-        source="https://github.com/vllm-project/vllm/pull/26590",
+        source="deduced from https://github.com/vllm-project/vllm/pull/26590 (it decides how layers are built)",
     ),
     Code(
         "PACKED-UNKNOWN",

@@ -43,7 +43,7 @@ CODES: tuple[Code, ...] = (
         what="The drafter's heads have another size than the target's.",
         silent="It computes right; an engine that pages both caches alike may refuse to start.",
         evidence="Both head_dim, declared or derived.",
-        fix="Nothing to mend in the file.",
+        fix="None in the file: take an engine that pages the caches of drafter and target apart.",
         source="https://github.com/Tencent/AngelSlim/issues/5",
     ),
 )

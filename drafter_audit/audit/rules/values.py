@@ -85,7 +85,7 @@ CODES = (
         silent="Such a token looks like no token: engines read the row as any other.",
         evidence="The zero rows among those sampled.",
         fix="Leave the embedding out of the export, or copy the target's; rows of padding are harmless.",
-        source="https://github.com/lightseekorg/TorchSpec/issues/38",
+        source="https://github.com/lightseekorg/TorchSpec/issues/38 (an exporter that saved an embedding of its own)",
     ),
     Code(
         "HEAD-RANDOM",
