@@ -71,6 +71,7 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str | No
     "an embedding that is narrow": (
         {}, {"embed_tokens__weight": EMBED[:, :32]}, ("TENSOR-SHAPE", WEIGHTS, "embed_tokens.weight"),
     ),
+    "a head of zeros": ({}, {"lm_head__weight": HEAD * 0}, ("HEAD-ZERO", WEIGHTS, "lm_head.weight")),
     "an embedding of zeros": (
         {}, {"embed_tokens__weight": EMBED * 0}, ("EMB-ZERO", WEIGHTS, "embed_tokens.weight"),
     ),
@@ -83,6 +84,11 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, str, str | No
     "attention of usual width": ({}, NARROW, ("TENSOR-SHAPE", WEIGHTS, "midlayer.self_attn.q_proj.weight")),
     "norms without their switch": ({}, NORMS, ("NORM-FLAG", CONFIG, "fc_norm")),
     "a switch without its norms": ({"fc_norm": True}, {}, ("NORM-FLAG", CONFIG, "fc_norm")),
+    "two kinds of norm before fc": (
+        {"fc_norm": True, "norm_before_fc": True},
+        {**NORMS, "input_norm__weight": table((3 * WIDTH,))},
+        ("NORM-FLAG", CONFIG, "fc_norm"),
+    ),
     "one norm of three lost": (
         {"fc_norm": True}, {**NORMS, "fc_norm__2__weight": None}, ("TENSOR-MISSING", WEIGHTS, "fc_norm.2.weight"),
     ),
@@ -141,6 +147,14 @@ def test_the_wrong_target_is_no_silence(tmp_path: Path) -> None:
     target = write_whole(tmp_path / "target", half, theirs)
     found = lint(write_whole_peer(tmp_path / "drafter", "specforge_eagle3"), target=target).findings
     assert "TABLE-WIDTH" in {one.code for one in found if one.severity == "error"}
+
+
+def test_rows_that_agree_prove_padding(tmp_path: Path) -> None:
+    """vllm-project/vllm#55133: more rows than the target has tokens, the others the same, is no warning."""
+    padded = np.concatenate([EMBED, np.zeros((64, WIDTH), np.float32)])
+    sizes = {"vocab_size": VOCABULARY + 64, "draft_vocab_size": VOCABULARY + 64}
+    arrays = {"embed_tokens__weight": padded, "lm_head__weight": table(padded.shape), "d2t": None, "t2d": None}
+    assert told(findings(tmp_path, sizes, arrays)) == []
 
 
 def test_a_drafter_that_stores_neither_table_has_nothing_to_prove(tmp_path: Path) -> None:

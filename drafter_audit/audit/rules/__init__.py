@@ -90,6 +90,7 @@ _WIRING: tuple[Rule, ...] = (
     taps.embedding_tap,
     taps.last_layer,
     settings.norms,
+    settings.both_norms,
     settings.residual,
     settings.biases,
     settings.fc_bias,

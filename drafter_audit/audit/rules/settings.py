@@ -14,10 +14,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "NORM-FLAG",
         ("error",),
-        what="A norm is stored and its switch is off, or the switch is on and no norm is stored.",
+        what="A norm before fc is stored and its switch is off, or on and none is stored; or both such norms are on.",
         silent="Engines go by the switch: they drop the norm, or run it with weights of one.",
         evidence="The switch, and the tensors input_norm.* or fc_norm.*.",
-        fix="Set the switch where the norm is stored; where it is not, export again.",
+        fix="Set the switch where the norm is stored; where it is not, export again. Of two norms keep the trained one.",
         source="https://github.com/vllm-project/vllm/pull/38111",
     ),
     Code(
@@ -95,6 +95,20 @@ def norms(spec: DrafterSpec) -> Findings:
                 evidence={"switch": switch, "stored": stored},
                 fix_set=_switched_on(spec, key) if stored else None,  # one that was lost is not mended by the switch
             )
+
+
+def both_norms(spec: DrafterSpec) -> Findings:
+    """speculators refuses both; vLLM and SGLang run one after the other, TensorRT-LLM fc_norm alone."""
+    arch = spec.architecture
+    if spec.is_drafter and arch.norm_before_fc and arch.fc_norm:
+        yield Finding(
+            "NORM-FLAG",
+            "error",
+            "norm_before_fc and fc_norm are both on",
+            "vLLM and SGLang run input_norm and then fc_norm, TensorRT-LLM fc_norm alone; speculators trains with one",
+            key="fc_norm",
+            evidence={"norm_before_fc": True, "fc_norm": True},
+        )
 
 
 def _switched_on(spec: DrafterSpec, key: str) -> Mapping[str, Any]:
