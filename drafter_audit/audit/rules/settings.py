@@ -17,7 +17,7 @@ CODES: tuple[Code, ...] = (
         what="A norm before fc is stored and its switch is off, or on and none is stored; or both such norms are on.",
         silent="Engines go by the switch: they drop the norm, or run it with weights of one.",
         evidence="The switch, and the tensors input_norm.* or fc_norm.*.",
-        fix="Set the switch where the norm is stored; where it is not, export again. Of two norms keep the trained one.",
+        fix="Set the switch where the norm is stored; where it is not, export again. Of both keep the trained one.",
         source="https://github.com/vllm-project/vllm/pull/38111",
     ),
     Code(
