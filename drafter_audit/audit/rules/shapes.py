@@ -174,8 +174,11 @@ def tensors_against_each_other(spec: DrafterSpec) -> Findings:
             "no engine can load it as it is",
             key=spec.clues.tensors[first].name,
             file=spec.clues.tensors[first].file,
-            evidence={name: {"stored": list(one), "expected": list(other)} for name, (one, other) in wrong.items()},
+            evidence={"stored": list(stored), "expected": list(shape), "others": list(wrong)[1 : _SHOWN + 1]},
         )
+
+
+_SHOWN = 20  # names in the evidence
 
 
 def _misfits(name: str, stored: tuple[int, ...], shape: tuple[int, ...]) -> bool:
