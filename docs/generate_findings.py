@@ -35,7 +35,7 @@ stable: scripts may rely on it. Under the code this page tells why nobody notice
 A code that comes in more than one severity lists them, the usual one first.
 """
 _LABELS = (("silent", "Why it is silent"), ("evidence", "Evidence"), ("fix", "Fix"), ("source", "Source"))
-_URL = re.compile(r"https://[^\s;]+")
+_URL = re.compile(r"https://[^\s;,]+")
 
 
 def page() -> str:
@@ -68,7 +68,7 @@ def _section(code: Code) -> str:
 
 
 def _bullet(label: str, text: str) -> str:
-    linked = _URL.sub(r"<\g<0>>", text).replace("*", r"\*")
+    linked = _URL.sub(r"<\g<0>>", text).replace("*", r"\*").replace("__", r"\_\_")
     return fill(f"- {label}: {linked}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

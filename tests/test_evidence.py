@@ -13,6 +13,7 @@ import pytest
 
 import drafter_audit
 from drafter_audit.audit.finding import Finding
+from drafter_audit.audit.lint import lint
 from drafter_audit.audit.params import count_params
 from drafter_audit.audit.rules import find, find_in_contents
 from drafter_audit.checkpoint.load import read_header
@@ -21,6 +22,7 @@ from drafter_audit.drafter.row_sample import MOST_ROWS, Run, choose_runs, row_nu
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import named_target
 from drafter_audit.drafter.target_weights import CountedSource, TargetWeights
+from drafter_audit.drafter.value_reads import MOST_READS
 from drafter_audit.errors import CheckpointError, NetworkError
 from drafter_audit.sources.open import open_source
 from tests.checkpoints import EMBEDDING, KIMI_CONFIG, Tensors, kimi_tensors, read_peer, write_checkpoint
@@ -544,6 +546,19 @@ def test_a_pair_of_real_size_costs_less_than_8_mb(hub: Hub, tmp_path: Path, fill
     assert spec.parameters.frozen == head + embedding
     assert spec.parameters.trainable == 961_572_864
     assert "HEAD-EQUAL" in codes(spec)
+
+
+def test_lint_of_a_pair_of_real_size_has_a_price(hub: Hub, tmp_path: Path) -> None:
+    """At most 8 MB for the rows of both, and 8 MB for the drafter's own values."""
+    Kimi(hub, tmp_path, filler=4).open()
+    hub.requests.clear()
+    found = lint("org/drafter", target="org/target")
+    assert found.level == "target_rows"
+    assert found.spec.values is not None
+    own = found.spec.values.bytes_read
+    assert 4_000_000 < own <= 8_000_000
+    assert 0 < hub.sent - own <= 8_000_000
+    assert len(hub.requests) <= 2 * 2 * 16 + 12 + MOST_READS
 
 
 def test_the_drafters_own_files_count_towards_the_8_mb(hub: Hub, tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from drafter_audit.audit.compare import compare
+from drafter_audit.audit.freshness import start_of
 from drafter_audit.audit.lint import Lint, lint
 from drafter_audit.checkpoint.header import DTYPE_BITS
 from drafter_audit.drafter.open import open_drafter
-from drafter_audit.drafter.stored_values import StoredValues, read_values
-from drafter_audit.drafter.value_reads import MOST_BYTES
+from drafter_audit.drafter.stored_values import StoredValues, Table, read_values
+from drafter_audit.drafter.value_reads import MOST_BYTES, MOST_READS
 from drafter_audit.errors import NetworkError
 from drafter_audit.measure.tables import measure_block
 from drafter_audit.measure.vocabulary import Slip, measure_map
@@ -172,6 +173,39 @@ def test_the_bound(tmp_path: Path) -> None:
     )
 
 
+def test_thousands_of_norms_are_not_thousands_of_reads(tmp_path: Path) -> None:
+    """The map before them and the tables after them are read all the same, and what is left out is said."""
+    tensors = kimi_tensors() | {f"layers.0.norms.norm.{place}.weight": ("BF16", (8,)) for place in range(5000)}
+    values = read(write_checkpoint(tmp_path, KIMI_CONFIG, tensors))
+    reads = 2 + len(values.norms) + sum(len(table.blocks) for table in values.tables)
+    assert reads <= MOST_READS
+    assert values.head is not None
+    assert len(values.unread) == 5004 - len(values.norms)
+    assert {why for _, why in values.unread} == {f"with it more than {MOST_READS} reads would be made"}
+
+
+HOSTILE: dict[str, tuple[str, tuple[int, ...]]] = {
+    "d2t": ("I64", (2**31,)),
+    "norm.weight": ("BF16", (2**30,)),
+    HEAD: ("BF16", (1, 2**24)),
+    EMBED: ("BF16", (2**28, 1)),
+    "t2d": ("BOOL", (0,)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_shape_ends(tmp_path: Path, name: str) -> None:
+    """In bounded bytes and time, with a word for what was not read."""
+    start = time.perf_counter()
+    found = lint(write_checkpoint(tmp_path, KIMI_CONFIG, {**kimi_tensors(), **EMBEDDING, name: HOSTILE[name]}))
+    assert time.perf_counter() - start < 5
+    values = found.spec.values
+    assert values is not None
+    assert values.bytes_read <= MOST_BYTES
+    assert name in dict(values.unread) or name == EMBED
+    assert all(any(unread in sentence for sentence in found.not_checked) for unread in dict(values.unread))
+
+
 def test_local_time_at_real_size(tmp_path: Path) -> None:
     """The whole of lint, numpy imported: it stays far from a second."""
     ref = kimi(tmp_path)
@@ -303,6 +337,74 @@ def test_an_identity_map_may_leave_out_padding(tmp_path: Path, left_out: int, se
     assert told(lint(ref))["D2T-ZERO"] == severity
 
 
+# --- fresh and trained tables
+
+
+def _truncated(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Normal values within two standard deviations, as JAX's truncated_normal draws them."""
+    values = rng.normal(0, 1, shape)
+    while (far := abs(values) > 2).any():
+        values[far] = rng.normal(0, 1, int(far.sum()))
+    return values * 0.02
+
+
+FRESH = {
+    "initializer_range": lambda rng, shape: rng.normal(0, 0.02, shape),
+    "another range": lambda rng, shape: rng.normal(0, 0.037, shape),
+    "nn.Embedding": lambda rng, shape: rng.normal(0, 1, shape),
+    "nn.Linear": lambda rng, shape: rng.uniform(-1, 1, shape) / np.sqrt(shape[1]),
+    "kaiming_normal_": lambda rng, shape: rng.normal(0, np.sqrt(2 / shape[1]), shape),
+    "xavier_uniform_": lambda rng, shape: rng.uniform(-1, 1, shape) * np.sqrt(6 / sum(shape)),
+    "truncated": _truncated,
+}
+TRAINED = {
+    "norms of rows spread by a tenth": lambda rng, shape: (
+        rng.normal(0, 0.02, shape) * rng.lognormal(0, 0.1, (shape[0], 1))
+    ),
+    "norms of columns too": lambda rng, shape: rng.normal(0, 0.02, shape) * rng.lognormal(0, 0.1, (1, shape[1])),
+    "tails of Student's t": lambda rng, shape: rng.standard_t(15, shape) * 0.02,
+    "of low rank, with noise": lambda rng, shape: (
+        rng.normal(0, 0.02, (shape[0], 16)) @ rng.normal(0, 0.25, (16, shape[1])) + rng.normal(0, 0.01, shape)
+    ),
+    "rows of one norm": lambda rng, shape: (lambda made: made / np.linalg.norm(made, axis=1, keepdims=True))(
+        rng.normal(0, 1, shape)
+    ),
+}
+
+
+@pytest.mark.parametrize("width", [64, 1024])
+@pytest.mark.parametrize("made", [*FRESH, *TRAINED])
+def test_a_fresh_head_is_told_from_a_trained_one(tmp_path: Path, made: str, width: int) -> None:
+    """Of any initialisation, and of any standard deviation; the rates over 500 draws stand in audit/freshness.py."""
+    draw = {**FRESH, **TRAINED}[made](np.random.default_rng(width), (512, width))
+    data = bf16(draw.astype(np.float32))
+    block = measure_block(data.tobytes(), "BF16", first=0, width=width)
+    spec = open_drafter(write(tmp_path, {}))
+    found = start_of(spec, Table(HEAD, "model.safetensors", "BF16", 512, width, (block,)))
+    assert (found is not None) == (made in FRESH)
+
+
+def test_a_block_of_one_row_tells_nothing(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).normal(0, 0.02, (1, 8192)).astype(np.float32)
+    block = measure_block(data.tobytes(), "F32", first=0, width=8192)
+    assert (
+        start_of(open_drafter(write(tmp_path, {})), Table(HEAD, "model.safetensors", "F32", 1, 8192, (block,))) is None
+    )
+
+
+def test_equal_rows_by_the_formula(tmp_path: Path) -> None:
+    """Two of a hundred pairs may be equal: a fault that chose rows by offsets makes all equal whose entries are, which
+    of tokens chosen by chance are a quarter, as many as the vocabulary is reduced by."""
+    offsets = CHOSEN - ROWS
+    share = (np.diff(offsets) == 0).mean()
+    assert share == pytest.approx(DRAFT / VOCABULARY, abs=4 * np.sqrt(0.25 * 0.75 / DRAFT))
+    for equal, severity in ((2, None), (3, "error")):
+        rows = np.arange(DRAFT)
+        rows[10 : 10 + 10 * equal : 10] -= 1
+        ref = write(tmp_path / str(equal), {HEAD: trained(DRAFT)[rows]})
+        assert told(lint(ref)).get("HEAD-DUPROWS") == severity
+
+
 # --- the arithmetic, against what a loop over the entries says
 
 
@@ -314,7 +416,7 @@ def test_maps_against_a_plain_loop(seed: int) -> None:
     targets = [row + int(offset) for row, offset in enumerate(d2t)]
     outside = [row for row, target in enumerate(targets) if not 0 <= target < 20]
     repeated = [row for row, target in enumerate(targets) if target in targets[:row]]
-    unmarked = [row for row, target in enumerate(targets) if not 0 <= target < 20 or not t2d[target]]
+    unmarked = [row for row, target in enumerate(targets) if 0 <= target < 20 and not t2d[target]]
     unmapped = [token for token in range(20) if t2d[token] and token not in targets]
     descending = [row for row in range(1, 16) if targets[row] < targets[row - 1]]
     pairs = ((found.outside, outside), (found.repeated, repeated), (found.unmarked, unmarked))

@@ -130,7 +130,8 @@ def measured_shape(
 ) -> dict[str, int | None]:
     """Every size that the tensors' shapes prove; empty where no weights were read.
 
-    A projection's rows tell heads x head_dim only: a stored q_norm settles it, else the declared head count is
+    A projection's rows tell heads x head_dim only: a stored q_norm settles it, else a declared head_dim that fits the
+    keys by their declared heads and the queries by other heads than declared; else the declared head count is
     believed, and head_dim follows from it.
     """
     if not clues.has_weights:
@@ -179,10 +180,18 @@ def _measured_heads(clues: Clues, declared: Shape) -> dict[str, int | None]:
         return {}
     heads = declared["num_attention_heads"]
     q_norm = clues.dim("layers.0.self_attn.q_norm.weight", 0, rank=1)
-    head_dim = q_norm or (q_rows // heads if heads and q_rows % heads == 0 else declared["head_dim"])
+    by_keys = _head_dim_by_keys(declared, q_rows, k_rows)
+    head_dim = q_norm or by_keys or (q_rows // heads if heads and q_rows % heads == 0 else declared["head_dim"])
     if not head_dim or q_rows % head_dim or k_rows % head_dim:
         return {}
     return {"head_dim": head_dim, "num_attention_heads": q_rows // head_dim, "num_key_value_heads": k_rows // head_dim}
+
+
+def _head_dim_by_keys(declared: Shape, q_rows: int, k_rows: int) -> int | None:
+    """The declared head_dim where the keys bear it out: of three numbers it is then the count of heads that is off."""
+    head_dim, kv_heads = declared["head_dim"], declared["num_key_value_heads"]
+    fits = head_dim and kv_heads and head_dim * kv_heads == k_rows and q_rows % head_dim == 0
+    return head_dim if fits else None
 
 
 def _assumed(shape: Shape, *, kind: Kind, target_hidden: int | None) -> dict[str, int | None]:

@@ -155,7 +155,13 @@ def is_eagle3_noaux(clues: Clues) -> bool:
         return False
     declared = clues.config.eagle.boolean("use_aux_hidden_state")
     unfused = clues.has_weights and "fc.weight" not in clues.tensors
-    return declared is False or (declared is None and unfused)
+    return declared is False or (declared is None and unfused and not _names_layers(clues))
+
+
+def _names_layers(clues: Clues) -> bool:
+    """Whether config.json lists the layers to read: fc is then lost, not left out."""
+    keys = ("eagle_aux_hidden_state_layer_ids", "eagle_layer_ids")
+    return clues.config.has(*keys) or clues.config.eagle.has(*keys)
 
 
 def is_eagle1(clues: Clues) -> bool:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from drafter_audit.measure.vocabulary import Ids, Marks, VocabularyMap
 
 
+NOT_WHOLE = "it holds numbers that are not whole"
+"""Why a d2t in floats is left unread."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Sampled rows of one table: `name` as stored, `rows` and `width` of the whole of it."""
@@ -104,7 +108,7 @@ def _offsets(found: Readings) -> Ids | None:
     values = decode(data, tensor.dtype)
     if (abs(values) < 2**53).all() and (values == values.round()).all():
         return values.astype("int64")
-    found.unread[D2T] = "it holds numbers that are not whole"
+    found.unread[D2T] = NOT_WHOLE
     return None
 
 

@@ -1,7 +1,7 @@
 """Which of a drafter's tensors are read for their values, in which parts, and why others are not.
 
-The most telling first, at most MOST_BYTES in all. Of usual sizes the map takes 0.4 MB, the norms 0.1 MB, each table 2
-MB.
+The most telling first, at most MOST_BYTES in all, by MOST_READS at most. Of usual sizes the map takes 0.4 MB, the norms
+0.1 MB, each table 2 MB.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8_000_000
 """Read for one drafter: one on the Hub stays cheap."""
+
+MOST_READS = 256
+"""Ranges asked for: each is a request to the Hub, and a file may hold any number of norms. Usual drafters take 20."""
 
 BLOCK_BYTES = 500_000
 BLOCKS = 4
@@ -82,7 +85,8 @@ def _wanted(spec: DrafterSpec) -> Iterator[str]:
 
 def read_parts(spec: DrafterSpec) -> Readings:
     """Reads what can be and may be read. Raises NetworkError."""
-    found, chosen = Readings(), []
+    found = Readings()
+    chosen: list[tuple[str, Part]] = []
     for name in _wanted(spec):
         tensor = spec.clues.tensors[name]
         why = _why_not(spec, name, tensor)
@@ -90,6 +94,8 @@ def read_parts(spec: DrafterSpec) -> Readings:
         cost = sum(part.nbytes for part in parts)
         if why is None and found.spent + cost > MOST_BYTES:
             why = f"with it more than {MOST_BYTES:,} bytes would be read"
+        if why is None and len(chosen) + len(parts) > MOST_READS - _kept(name):
+            why = f"with it more than {MOST_READS} reads would be made"
         if why is not None:
             found.unread[name] = why
             continue
@@ -103,6 +109,11 @@ def read_parts(spec: DrafterSpec) -> Readings:
         else:
             found.parts.setdefault(name, []).append((part, answer))
     return found
+
+
+def _kept(name: str) -> int:
+    """Reads that are left for the two tables, which come last."""
+    return 0 if name in TABLES else BLOCKS * len(TABLES)
 
 
 def _why_not(spec: DrafterSpec, name: str, tensor: TensorInfo) -> str | None:

@@ -35,11 +35,12 @@ class VocabularyMap:
     """A map in plain numbers.
 
     `entries` is the length of d2t, `vocabulary` that of the target's vocabulary, None where nothing tells. `identity`:
-    each draft id stands for the target id of the same number. `holds_ids`: read as offsets it does not fit, read as
-    target ids it does. `outside`: entries that leave the vocabulary. `repeated`: entries whose target id an earlier one
+    each draft id stands for the target id of the same number. `holds_ids`: read as target ids it fits, and read as
+    offsets it does not, or no two tokens would be neighbours: `neighbours` counts those that are so as ids, None where
+    that tells nothing. `outside`: entries that leave the vocabulary. `repeated`: entries whose target id an earlier one
     has. `descending`: entries below the one before. `marked` is how many target ids t2d marks, None without a t2d;
-    `marks_prefix`: they are the first ones. `unmarked`: entries whose target id t2d does not mark; `unmapped`: target
-    ids that it marks and no entry leads to.
+    `marks_prefix`: they are the first ones. `unmarked`: entries whose target id t2d has and does not mark; `unmapped`:
+    target ids that it marks and no entry leads to.
     """
 
     entries: int
@@ -53,6 +54,7 @@ class VocabularyMap:
     marks_prefix: bool
     unmarked: Slip | None
     unmapped: Slip | None
+    neighbours: int | None = None
 
 
 def measure_map(d2t: Ids, t2d: Marks | None, vocabulary: int | None, *, absolute: bool) -> VocabularyMap:
@@ -62,11 +64,12 @@ def measure_map(d2t: Ids, t2d: Marks | None, vocabulary: int | None, *, absolute
     outside, repeated = _outside(targets, vocabulary), _repeated(targets)
     unmarked, unmapped = _against_marks(targets, t2d)
     misfits = any(slip is not None for slip in (outside, repeated, unmarked, unmapped))
+    neighbours = _neighbours(d2t) if t2d is None and not absolute else None
     return VocabularyMap(
         entries=len(d2t),
         vocabulary=vocabulary,
         identity=bool(len(d2t) and (targets == rows).all()),
-        holds_ids=not absolute and misfits and _fits(d2t, t2d, vocabulary),
+        holds_ids=not absolute and (misfits or bool(neighbours)) and _fits(d2t, t2d, vocabulary),
         outside=outside,
         repeated=repeated,
         descending=_slip(np.flatnonzero(np.diff(targets) < 0) + 1, targets),
@@ -74,6 +77,7 @@ def measure_map(d2t: Ids, t2d: Marks | None, vocabulary: int | None, *, absolute
         marks_prefix=t2d is not None and bool(t2d.any() and t2d[: int(t2d.sum())].all()),
         unmarked=unmarked,
         unmapped=unmapped,
+        neighbours=neighbours,
     )
 
 
@@ -81,6 +85,24 @@ def repeats(d2t: Ids) -> Marks:
     """Which neighbours (i, i + 1) have one and the same entry, [draft ids - 1]."""
     same: Marks = np.diff(d2t) == 0
     return same
+
+
+_TELLING = 20
+"""Pairs of entries one apart from which a map without any equal pair is no map of offsets."""
+
+
+def _neighbours(d2t: Ids) -> int | None:
+    """How many entries are the one before and 1, where no two are equal and that tells ids from offsets; else None.
+
+    As offsets equal entries are neighbouring tokens, and entries one apart leave out one token between. Of tokens
+    chosen by frequency, or by chance, neighbours are at least as common, so each of n such gaps is the wider one by a
+    chance of a half at most: 2^-20 is one in a million. Steps of one size throughout are a pattern, and tell nothing.
+    """
+    steps = np.diff(d2t)
+    if not steps.size or steps.min() < 1 or steps.min() == steps.max():
+        return None
+    ones = int((steps == 1).sum())
+    return ones if ones >= _TELLING else None
 
 
 def _fits(ids: Ids, t2d: Marks | None, vocabulary: int | None) -> bool:
@@ -101,15 +123,15 @@ def _repeated(targets: Ids) -> Slip | None:
 
 
 def _against_marks(targets: Ids, t2d: Marks | None) -> tuple[Slip | None, Slip | None]:
-    """The entries that t2d does not mark, and the target ids that it marks in vain."""
+    """The entries that t2d has and does not mark, and the target ids that it marks in vain."""
     if t2d is None:
         return None, None
     inside = (targets >= 0) & (targets < len(t2d))
-    marked = inside & t2d[np.where(inside, targets, 0)] if len(t2d) else inside
+    unmarked = inside & ~t2d[np.where(inside, targets, 0)] if len(t2d) else inside
     vain = t2d.copy()
     vain[targets[inside]] = False
     unmapped = np.flatnonzero(vain)
-    return _slip(np.flatnonzero(~marked), targets), Slip(unmapped.size, int(unmapped[0])) if unmapped.size else None
+    return _slip(np.flatnonzero(unmarked), targets), Slip(unmapped.size, int(unmapped[0])) if unmapped.size else None
 
 
 def _slip(rows: npt.NDArray[np.intp], targets: Ids) -> Slip | None:

@@ -22,6 +22,17 @@ CASES = (
         fires=kimi(left_out=[f"{_UP}.weight"], added=_PACKED, quantization_config=_INT4),
         silent=kimi(added=_EIGHT),
     ),
+    # bitsandbytes quantises plain weights while they are loaded.
+    Case(
+        "QUANT-FLAG",
+        fires=kimi(quantization_config={"quant_method": "fp8"}),
+        silent=kimi(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+    ),
+    Case(
+        "QUANT-FLAG",
+        fires=kimi(quantization_config={"quant_method": "fp8"}),
+        silent=kimi(left_out=[f"{_UP}.weight"], added=_EIGHT, quantization_config={"quant_method": "fp8"}),
+    ),
     Case(
         "PACKED-UNKNOWN",
         fires=kimi(left_out=[f"{_UP}.weight"], added=_NAKED),

@@ -71,6 +71,9 @@ ALL_ONES = dict.fromkeys(norms(), ONES)
 HALF = np.where(np.arange(DRAFT)[:, None] % 2, trained(DRAFT), 0).astype(np.float32)
 UNIFORM = np.random.default_rng(3).uniform(-1 / 8, 1 / 8, (DRAFT, WIDTH)).astype(np.float32)  # 1 / sqrt(width)
 WIDER = normal(DRAFT, std=0.15)
+SIZES = np.random.default_rng(4).uniform(0.5, 1.5, (DRAFT, 1)).astype(np.float32)
+NORMS = np.linalg.norm(WIDER, axis=1, keepdims=True).astype(np.float32)
+PADDED = np.where(np.arange(VOCABULARY)[:, None] == 0, 0, trained(VOCABULARY)).astype(np.float32)
 
 
 def _hole(folder: Path) -> Lint:
@@ -102,8 +105,10 @@ CASES = (
     ),
     Case("HEAD-ZERO", fires=drafter({HEAD: HALF}), silent=drafter({HEAD: np.where(ROWS[:, None] == 1, 0, WIDER)})),
     Case("HEAD-RANDOM", fires=drafter({HEAD: normal(DRAFT)}), silent=drafter({HEAD: trained(DRAFT)})),
-    Case("HEAD-RANDOM", fires=drafter({HEAD: UNIFORM}), silent=drafter({HEAD: UNIFORM * np.float32(1.1)})),
-    Case("HEAD-RANDOM", fires=drafter({HEAD: bf16(normal(DRAFT))}), silent=drafter({HEAD: WIDER})),
+    Case("HEAD-RANDOM", fires=drafter({HEAD: UNIFORM}), silent=drafter({HEAD: UNIFORM * SIZES})),
+    # of a standard deviation that config.json does not name; rows brought to one norm spread too little for chance
+    Case("HEAD-RANDOM", fires=drafter({HEAD: bf16(WIDER)}), silent=drafter({HEAD: WIDER / NORMS})),
+    Case("EMB-ZERO", fires=drafter({EMBED: PADDED * 0}), silent=drafter({EMBED: PADDED})),
     Case(
         "EMB-RANDOM",
         fires=drafter({EMBED: peer_rows("specforge_eagle3")[EMBED]}, initializer_range=0.15),

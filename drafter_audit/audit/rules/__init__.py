@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
 from drafter_audit.audit.code import Code
+from drafter_audit.audit.consequences import without_consequences
 from drafter_audit.audit.finding import SEVERITIES, Finding, Findings
 from drafter_audit.audit.rules import (
     contents,
@@ -80,6 +81,7 @@ _CONTENTS: tuple[Rule, ...] = (
     contents.second_copies,
     contents.leftovers,
     packed.packed,
+    packed.declared_only,
     evidence.evidence,
 )
 _WIRING: tuple[Rule, ...] = (
@@ -88,6 +90,7 @@ _WIRING: tuple[Rule, ...] = (
     taps.embedding_tap,
     taps.last_layer,
     settings.norms,
+    settings.both_norms,
     settings.residual,
     settings.biases,
     settings.fc_bias,
@@ -144,4 +147,4 @@ def _apply(rules: tuple[Rule, ...], spec: DrafterSpec) -> tuple[Finding, ...]:
 
 
 def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return tuple(sorted(without_consequences(found), key=lambda finding: SEVERITIES.index(finding.severity)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.names import canonical
-from drafter_audit.drafter.roles import LEFTOVER, SECOND_COPY, UNKNOWN_PART
+from drafter_audit.drafter.roles import LEFTOVER, SECOND_COPY, UNKNOWN_PART, TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
 
 CODES: tuple[Code, ...] = (
@@ -75,6 +75,10 @@ CODES: tuple[Code, ...] = (
 )
 
 
+_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+_SHOWN = 20  # names in the evidence
+
+
 def without_weights(spec: DrafterSpec) -> Findings:
     """Counts that no header proves are never passed off as measured."""
     if spec.clues.has_weights:
@@ -105,17 +109,11 @@ def unknown_tensors(spec: DrafterSpec) -> Findings:
 def missing(spec: DrafterSpec) -> Findings:
     if not spec.clues.has_weights:
         return
-    for tensor in spec.tensors:
-        if tensor.role == "missing" and tensor.name != "embed_tokens.weight":  # EMB-WIDTH tells of that one
-            code = "HEAD-MISSING" if tensor.name == "lm_head.weight" else "TENSOR-MISSING"
-            yield Finding(
-                code,
-                "error",
-                f"{tensor.name} {list(tensor.shape)} is not stored",
-                tensor.reason,
-                key=tensor.name,
-                file=_weights(spec),
-            )
+    lost = [one for one in spec.tensors if one.role == "missing" and one.name != _EMBEDDING]  # EMB-WIDTH tells of it
+    heads, others = ([one for one in lost if (one.name == _HEAD) is head] for head in (True, False))
+    for code, group in (("HEAD-MISSING", heads), ("TENSOR-MISSING", _without_lost_norms(spec, others))):
+        if group:
+            yield _missing(spec, code, group)
     arch = spec.architecture
     if arch.reduced_vocabulary and spec.kind.traits.eagle and "d2t" not in spec.clues.tensors:
         yield Finding(
@@ -126,6 +124,27 @@ def missing(spec: DrafterSpec) -> Findings:
             key="d2t",
             file=_weights(spec),
         )
+
+
+def _without_lost_norms(spec: DrafterSpec, tensors: list[TensorRole]) -> list[TensorRole]:
+    """Without the norms before fc of which none is stored: NORM-FLAG tells of those."""
+    lost = tuple(prefix for prefix in ("input_norm.", "fc_norm.") if not spec.clues.stored(prefix))
+    return [tensor for tensor in tensors if not tensor.name.startswith(lost)]
+
+
+def _missing(spec: DrafterSpec, code: str, tensors: list[TensorRole]) -> Finding:
+    """One finding for all of them: they were lost together."""
+    first = tensors[0]
+    more = f", nor are {len(tensors) - 1} more" if len(tensors) > 1 else ""
+    return Finding(
+        code,
+        "error",
+        f"{first.name} {list(first.shape)} is not stored{more}",
+        first.reason,
+        key=first.name,
+        file=_weights(spec),
+        evidence={"missing": [tensor.name for tensor in tensors[:_SHOWN]], "count": len(tensors)},
+    )
 
 
 def second_copies(spec: DrafterSpec) -> Findings:

@@ -82,9 +82,12 @@ CODES: tuple[Code, ...] = (
 _RELATED = 0.5  # cosine from which two tables that differ are still one, trained further: random ones are near 0
 
 
+_BROKEN = "one of them in the way of a token spoils its draft: it looks so where weights were never loaded"
+
+
 def evidence(spec: DrafterSpec) -> Findings:
     """One finding for each tensor whose rows say other than its rule, or say nothing."""
-    if spec.evidence_none is not None:
+    if spec.evidence_none is not None and not _nothing_stored(spec):
         yield Finding(
             "EVIDENCE-NONE",
             "warning",
@@ -97,13 +100,23 @@ def evidence(spec: DrafterSpec) -> Findings:
             yield replace(found, file=spec.table[one.tensor].file if spec.table else "weights")
 
 
+def _nothing_stored(spec: DrafterSpec) -> bool:
+    """Whether a drafter borrows both tables, so that nothing needs proof; its level says that no rows were read."""
+    tables = ("embed_tokens.weight", "lm_head.weight")
+    return spec.table is not None and spec.is_drafter and not any(map(spec.clues.tensors.get, tables))
+
+
 def _judge(one: Evidence) -> Finding | None:
     if one.map_leads_outside:
         return _finding(one, "VOCAB-MISMATCH", "error", "its map is damaged, or made for another target's vocabulary")
     if one.closeness is None:
         return _finding(one, "EVIDENCE-NONE", "warning", "its role is by the trainer's rule alone")
     if one.is_broken:
-        return _finding(one, "ROWS-NONFINITE", "error", _broken(one))
+        count = one.closeness.non_finite
+        what = (
+            f"{one.tensor}, or the target's {one.target_tensor}, holds NaN or infinity: {count} of the values compared"
+        )
+        return replace(_finding(one, "ROWS-NONFINITE", "error", _BROKEN), what=what)
     if one.is_copy:
         return _copy(one) if one.rule.role == "trainable" else None
     if one.differs_slightly and one.rule.role == "trainable":
@@ -140,11 +153,6 @@ def _unrelated(one: Evidence) -> Finding | None:
     what = "a random or foreign embedding was exported" if cosine is None or cosine < _RELATED else "it was changed"
     consequence = f"{what}: SGLang replaces it with the target's, vLLM keeps it and drafts with it"
     return _finding(one, "EMB-UNRELATED", "error" if one.rule.role == "frozen" else "warning", consequence)
-
-
-def _broken(one: Evidence) -> str:
-    count = one.closeness.non_finite if one.closeness else 0
-    return f"{count} of the compared values are NaN or infinite, as where weights were never loaded"
 
 
 def _finding(one: Evidence, code: str, severity: Severity, consequence: str) -> Finding:

@@ -75,7 +75,10 @@ CODES = (
         "NAME-DETECT",
         ("info",),
         what=("The name holds eagle-, by which vLLM takes it for an EAGLE-1 drafter where no method is given."),
-        silent="It is loud or silent as the shapes have it.",
+        silent=(
+            "The load mostly stops, with a shape and not with the method that it was taken for; where shapes fit, "
+            "drafts are wrong."
+        ),
         evidence="The reference by which it was opened.",
         fix="Give vLLM the method: eagle3.",
         source="vLLM 0.32.0 config/speculative.py:1334, tried before eagle3 at 1336",

@@ -52,8 +52,8 @@ CODES = (
     ),
     Code(
         "VOCAB-CONFIG",
-        ("warning",),
-        what="vocab_size is the draft vocabulary's, not the target's.",
+        ("warning", "error"),
+        what="vocab_size is the draft vocabulary's, not the target's. An error where the tensors prove it.",
         silent="An engine that compares the two takes the vocabulary for a whole one and skips the map.",
         evidence="The length of t2d, or the target's vocab_size.",
         fix="Set vocab_size to the target's.",
@@ -77,7 +77,7 @@ CODES = (
         what="The target multiplies the rows of its embedding before its first layer.",
         silent="A table has the same values whether it is scaled after reading or not.",
         evidence="The target's model_type.",
-        fix=("Where acceptance is near 1, compare the norm of the drafter's input in training and in serving."),
+        fix=("Where accept_len is near 1, compare the norm of the drafter's input in training and in serving."),
         source=(
             "https://github.com/NVIDIA/Model-Optimizer/blob/main/examples/speculative_decoding/debug/README.md, "
             "https://github.com/sgl-project/sglang/pull/23976"
@@ -142,7 +142,7 @@ def vocabulary_in_config(spec: DrafterSpec) -> Findings:
     if whole is not None and whole > vocab:
         yield Finding(
             "VOCAB-CONFIG",
-            "warning",
+            "error" if spec.sizes.measured.get("vocab_size") == whole else "warning",
             f"vocab_size is {vocab}, as draft_vocab_size is; the target has {whole} tokens",
             "an engine that compares the two takes the draft vocabulary for the target's and skips the map",
             key="vocab_size",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drafter_audit.audit.code import Code
-from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.boundaries import Alternative, spelled
 from drafter_audit.drafter.spec import DrafterSpec
 
@@ -56,7 +56,8 @@ CODES: tuple[Code, ...] = (
         ("warning",),
         what="Layer ids can be read in two ways, as outputs of layers or as boundaries.",
         silent=(
-            "Under the other reading every state is off by one layer: the loss may be a few percent, and nothing fails."
+            "Under the other reading every state is off by one layer: acceptance may fall by a few percent only, and "
+            "nothing stops."
         ),
         evidence="The ids, the target's layer count, and the boundaries of both readings.",
         fix="Ask the trainer which is meant, and pass --reading.",
@@ -91,37 +92,42 @@ def layer_ids(spec: DrafterSpec) -> Findings:
     if aux.declared is None:
         yield from _ids_missing(spec)
         return
-    ids, evidence = list(aux.declared), {"ids": list(aux.declared), "num_layers": spec.target.num_layers}
-    if aux.boundaries is None:
-        yield Finding(
-            "IDS-RANGE",
-            "error",
-            f"layer ids {ids} leave a target of {spec.target.num_layers} layers",
-            "an engine captures fewer states than fc reads, or stops",
-            key=aux.key,
-            evidence=evidence,
-        )
-    if len(set(ids)) < len(ids):
-        yield Finding(
-            "IDS-DUP",
-            "warning",
-            f"layer ids {ids} repeat",
-            "vLLM drops repeats, and fc no longer fits",
-            key=aux.key,
-            evidence=evidence,
-        )
-    if ids != sorted(ids):
-        yield Finding(
-            "IDS-ORDER",
-            "warning",
-            f"layer ids {ids} do not ascend",
-            "engines concatenate ascending; AngelSlim, TorchSpec and NeMo train in list order",
-            key=aux.key,
-            evidence=evidence,
-        )
+    yield from _of_the_list(spec, list(aux.declared))
     readings = [other for other in aux.alternatives if other.reading != aux.reading]  # not another order: IDS-ORDER
     if readings:
         yield _ambiguous(spec, readings[0])
+    yield from _conflicts(spec, list(aux.declared))
+
+
+def _of_the_list(spec: DrafterSpec, ids: list[int]) -> Findings:
+    """What is wrong with the list by itself, and against the target's layers."""
+    layers = spec.target.num_layers
+    faults: tuple[tuple[bool, str, Severity, str, str], ...] = (
+        (
+            spec.aux_layers.boundaries is None,
+            "IDS-RANGE",
+            "error",
+            f"leave a target of {layers} layers",
+            "an engine captures fewer states than fc reads, or stops",
+        ),
+        (len(set(ids)) < len(ids), "IDS-DUP", "warning", "repeat", "vLLM drops repeats, and fc no longer fits"),
+        (
+            ids != sorted(ids),
+            "IDS-ORDER",
+            "warning",
+            "do not ascend",
+            "engines concatenate ascending; AngelSlim, TorchSpec and NeMo train in list order",
+        ),
+    )
+    for holds, code, severity, what, consequence in faults:
+        if holds:
+            evidence = {"ids": ids, "num_layers": layers}
+            text = f"layer ids {ids} {what}"
+            yield Finding(code, severity, text, consequence, key=spec.aux_layers.key, evidence=evidence)
+
+
+def _conflicts(spec: DrafterSpec, ids: list[int]) -> Findings:
+    aux = spec.aux_layers
     for key, others in aux.others:
         yield Finding(
             "IDS-CONFLICT",

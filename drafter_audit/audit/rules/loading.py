@@ -14,7 +14,7 @@ CODES: tuple[Code, ...] = (
     Code(
         "ARCH-NAME",
         ("warning",),
-        what="An EAGLE-3 drafter is filed under a plain model's class name.",
+        what="An EAGLE-3 drafter is filed under a plain model's class name, or under none.",
         silent="A plain loader reports shapes that are right for EAGLE-3 as a size mismatch; an engine may not start.",
         evidence="The class name, and the width that the first layer's attention reads.",
         fix="Write the drafter's class name into config.json.",
@@ -23,8 +23,8 @@ CODES: tuple[Code, ...] = (
     Code(
         "PREFIX",
         ("warning",),
-        what="Tensors are stored under the prefix model.",
-        silent="vLLM, and SGLang's class for latent attention, add that prefix themselves.",
+        what="Tensors are stored under the prefix model, or that of a trainer's wrapper.",
+        silent="vLLM, and SGLang's class for latent attention, add model themselves; none takes a wrapper's name off.",
         evidence="The names, as stored.",
         fix="Strip the prefix from the names.",
         source=(
@@ -56,6 +56,13 @@ CODES: tuple[Code, ...] = (
 )
 
 
+_WRAPPED = "no engine takes that prefix off: the tensors are not found, or passed over"
+_PREFIXES = {
+    "model.": "vLLM and SGLang's latent-attention class add that prefix themselves and do not find model.model.*",
+    "eagle_module.": _WRAPPED,
+    "draft_model.": _WRAPPED,
+}
+
 # SGLang models/llama_eagle3.py:151 (0.5.23); its class for latent attention takes null for absent.
 _SGLANG_LLAMA = ("eagle3", "eagle3_noaux", "peagle")
 
@@ -63,7 +70,8 @@ _SGLANG_LLAMA = ("eagle3", "eagle3_noaux", "peagle")
 def class_name(spec: DrafterSpec) -> Findings:
     """An EAGLE-3 drafter under a plain model's class (deepseek-ai/DeepSpec#44, sgl-project/sglang#8229)."""
     names, clues = spec.config.architectures, spec.clues
-    if not spec.kind.traits.eagle or spec.kind.name == "eagle1" or not clues.has_weights or not names:
+    gguf = spec.table is not None and spec.table.gguf  # its config is made of keys of its own
+    if not spec.kind.traits.eagle or spec.kind.name == "eagle1" or not clues.has_weights or gguf:
         return
     if spec.config.architecture_contains("eagle", "speculator"):
         return
@@ -73,7 +81,7 @@ def class_name(spec: DrafterSpec) -> Findings:
     yield Finding(
         "ARCH-NAME",
         "warning",
-        f"config.json names {names[0]}, the tensors are an EAGLE-3 drafter's"
+        f"config.json names {names[0] if names else 'no class'}, the tensors are an EAGLE-3 drafter's"
         f"{doubled if width and hidden and width == 2 * hidden else ''}",
         "loaded by its class name it fails with a size mismatch; SGLang does not start",
         key="architectures",
@@ -83,14 +91,20 @@ def class_name(spec: DrafterSpec) -> Findings:
 
 
 def prefix(spec: DrafterSpec) -> Findings:
-    """vLLM and SGLang's MLA class put `model.` before every name themselves (NeMo writes it already)."""
-    stored = [tensor for tensor in spec.table or () if tensor.name.startswith("model.")]
+    """vLLM and SGLang's MLA class put `model.` before every name themselves (NeMo writes it already). Of a trainer's
+    wrapper none knows the name."""
+    for wrapper, consequence in _PREFIXES.items():
+        yield from _prefixed(spec, wrapper, consequence)
+
+
+def _prefixed(spec: DrafterSpec, wrapper: str, consequence: str) -> Findings:
+    stored = [tensor for tensor in spec.table or () if tensor.name.startswith(wrapper)]
     if stored and spec.kind.traits.eagle:
         yield Finding(
             "PREFIX",
             "warning",
-            f"{len(stored)} tensors are stored under model., such as {stored[0].name}",
-            "vLLM and SGLang's latent-attention class add that prefix themselves and do not find model.model.*",
+            f"{len(stored)} tensors are stored under {wrapper}, such as {stored[0].name}",
+            consequence,
             key=stored[0].name,
             file=stored[0].file,
             evidence={"tensors": len(stored)},

@@ -6,6 +6,7 @@ from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings
 from drafter_audit.audit.rules.contents import file_of
 from drafter_audit.drafter.packing import PackedWeight
+from drafter_audit.drafter.quantization import read_quantization
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
 
@@ -18,6 +19,15 @@ CODES: tuple[Code, ...] = (
         evidence="Format, bits, and three numbers: stored elements, parameters, bytes.",
         fix="Nothing to mend: read the number of parameters here.",
         source="https://github.com/huggingface/hub-docs/issues/2704",
+    ),
+    Code(
+        "QUANT-FLAG",
+        ("warning",),
+        what="config.json declares quantised weights, and none is stored: all are plain floats, without scales.",
+        silent="An engine that builds quantised layers keeps their empty scales, or casts what it finds.",
+        evidence="quantization_config, and the dtypes in the headers.",
+        fix="Remove quantization_config, or export the quantised weights; it may have been copied from the target.",
+        source="deduced from https://github.com/vllm-project/vllm/pull/26590 (it decides how layers are built)",
     ),
     Code(
         "PACKED-UNKNOWN",
@@ -40,6 +50,26 @@ def packed(spec: DrafterSpec) -> Findings:
     for tensors in members.values():
         weight = spec.clues.packing.weights[tensors[0].name]
         yield _packed(spec, weight, tensors) if weight.bits else _packed_unknown(spec, tensors)
+
+
+_PLAIN = frozenset({"BF16", "F16", "F32", "F64", "I64", "I32", "BOOL"})
+_WHILE_LOADING = ("bitsandbytes", "torchao", "quanto", "hqq")  # transformers quantises plain weights by these
+
+
+def declared_only(spec: DrafterSpec) -> Findings:
+    """vLLM and SGLang take a config's fp8, GPTQ, AWQ or compressed-tensors to say how the file is stored."""
+    method = read_quantization(spec.config, spec.clues.quant_file).method
+    stored = {tensor.dtype for tensor in spec.table or ()}
+    quantised = bool(spec.clues.packing.companions) or bool(stored - _PLAIN)
+    if spec.is_drafter and stored and method and method not in _WHILE_LOADING and not quantised:
+        yield Finding(
+            "QUANT-FLAG",
+            "warning",
+            f"config.json declares {method}, and all weights are plain ({', '.join(sorted(stored))})",
+            "an engine builds quantised layers and finds no scales for them",
+            key="quantization_config",
+            evidence={"declared": method, "dtypes": sorted(stored)},
+        )
 
 
 def _packed(spec: DrafterSpec, weight: PackedWeight, tensors: list[TensorRole]) -> Finding:

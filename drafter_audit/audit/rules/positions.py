@@ -15,7 +15,7 @@ from drafter_audit.facts import registry
 CODES = (
     Code(
         "ROPE-DIFF",
-        ("warning",),
+        ("warning", "info"),
         what=(
             "The drafter's rope differs from its target's: base, type, a number of the scaling, the share of a head "
             "that is turned, or the split among the axes of an image."
@@ -71,12 +71,15 @@ def rope_against_target(spec: DrafterSpec) -> Findings:
         return
     apart = rope_differences(ours, theirs)
     if apart:
+        image = all(name.startswith("mrope") for name, _ in apart)  # text has one position for all axes
         said = ", ".join(f"{name} is {_shown(one)}, the target's {_shown(other)}" for name, (one, other) in apart)
         yield Finding(
             "ROPE-DIFF",
-            "warning",
+            "info" if image else "warning",
             said,
-            f"it drafts right only where training ran with the drafter's own{_added_yarn(ours, theirs)}",
+            "text drafts the same; after an image its positions are not the target's"
+            if image
+            else f"it drafts right only where training ran with the drafter's own{_added_yarn(ours, theirs)}",
             key="rope_theta" if apart[0][0] == "rope_theta" else "rope_scaling",
             evidence={"drafter": ours.to_dict(), "target": theirs.to_dict()},
         )

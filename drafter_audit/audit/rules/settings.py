@@ -14,10 +14,10 @@ CODES: tuple[Code, ...] = (
     Code(
         "NORM-FLAG",
         ("error",),
-        what="A norm is stored and its switch is off, or the switch is on and no norm is stored.",
+        what="A norm before fc is stored and its switch is off, or on and none is stored; or both such norms are on.",
         silent="Engines go by the switch: they drop the norm, or run it with weights of one.",
         evidence="The switch, and the tensors input_norm.* or fc_norm.*.",
-        fix="Set the switch where the norm is stored; where it is not, export again.",
+        fix="Set the switch where the norm is stored; where it is not, export again. Of both keep the trained one.",
         source="https://github.com/vllm-project/vllm/pull/38111",
     ),
     Code(
@@ -36,8 +36,8 @@ CODES: tuple[Code, ...] = (
         "BIAS-FLAG",
         ("error", "warning"),
         what=(
-            "A bias is stored and its switch is off, or on and none is stored. A warning where only vLLM's own "
-            "key is absent."
+            "A bias is stored and its switch is off, or on and none is stored. A warning where the switch is "
+            "absent: engines then go by defaults of their own."
         ),
         silent="Engines drop what they did not build, and run what they built and never loaded.",
         evidence="The switch, and the tensors *.bias.",
@@ -97,6 +97,20 @@ def norms(spec: DrafterSpec) -> Findings:
             )
 
 
+def both_norms(spec: DrafterSpec) -> Findings:
+    """speculators refuses both; vLLM and SGLang run one after the other, TensorRT-LLM fc_norm alone."""
+    arch = spec.architecture
+    if spec.is_drafter and arch.norm_before_fc and arch.fc_norm:
+        yield Finding(
+            "NORM-FLAG",
+            "error",
+            "norm_before_fc and fc_norm are both on",
+            "vLLM and SGLang run input_norm and then fc_norm, TensorRT-LLM fc_norm alone; speculators trains with one",
+            key="fc_norm",
+            evidence={"norm_before_fc": True, "fc_norm": True},
+        )
+
+
 def _switched_on(spec: DrafterSpec, key: str) -> Mapping[str, Any]:
     """SGLang and vLLM let the one in eagle_config win."""
     if spec.config.eagle.raw.get(key) is None:
@@ -124,11 +138,12 @@ def biases(spec: DrafterSpec) -> Findings:
         return
     for key in ("attention_bias", "mlp_bias"):
         declared, stored = spec.config.boolean(key), getattr(spec.architecture, key)
-        if declared is not None and declared != stored:
-            what = f"{key} is on, no such bias is stored" if declared else f"{key} is off, biases are stored"
+        if bool(declared) != stored:
+            said = "off" if declared is False else "not declared"
+            what = f"{key} is on, no such bias is stored" if declared else f"{key} is {said}, biases are stored"
             yield Finding(
                 "BIAS-FLAG",
-                "error",
+                "warning" if declared is None else "error",
                 what,
                 "engines leave biases out, or add ones that were never loaded, silently",
                 key=key,
@@ -144,7 +159,8 @@ def fc_bias(spec: DrafterSpec) -> Findings:
         return
     for key in ("bias", "eagle_fc_bias"):
         declared = spec.config.boolean(key)
-        undeclared = key == "eagle_fc_bias" and declared is None and stored and spec.kind.name == "eagle1"
+        read = "eagle_fc_bias" if spec.kind.name == "eagle1" else "bias"
+        undeclared = key == read and declared is None and stored
         if undeclared or (declared is not None and declared != stored):
             what = "fc.bias is stored" if stored else "no fc.bias is stored"
             yield Finding(

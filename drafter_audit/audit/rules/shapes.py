@@ -98,10 +98,16 @@ def config_against_tensors(spec: DrafterSpec) -> Findings:
         return
     for name, (key, consequence) in _SHAPE_KEYS.items():
         said, stored = spec.sizes.declared[name], spec.sizes.measured.get(name)
-        if said is not None and stored is not None and said != stored:
+        if said is not None and stored is not None and said != stored and not _map_agrees(spec, name, said):
             fix = spec.config.edit(key, stored)
             yield _mismatch(f"{key} is {said}", key, {"declared": said, "stored": stored}, consequence, fix)
     yield from _derived_head_dim(spec)
+
+
+def _map_agrees(spec: DrafterSpec, name: str, said: int) -> bool:
+    """Whether the map is of the declared size, so that it is head or embedding that is not: D2T-LENGTH, T2D-LENGTH."""
+    of_map = {"draft_vocab_size": "d2t", "vocab_size": "t2d"}.get(name)
+    return of_map is not None and spec.clues.dim(of_map, 0, rank=1) == said
 
 
 def _derived_head_dim(spec: DrafterSpec) -> Findings:
@@ -134,13 +140,16 @@ def vocabularies(spec: DrafterSpec) -> Findings:
     """The vocabulary map against head and embedding."""
     clues, arch = spec.clues, spec.architecture
     for code, name, rank, other, what in _VOCABULARIES:
-        length, rows = clues.dim(name, 0, rank=rank), clues.dim(other, 0)
+        shape, rows = clues.shape(name), clues.dim(other, 0)
+        length = None if shape is None else shape[0] if len(shape) == rank else list(shape)
         wanted = rows or (arch.draft_vocab_size if name == "d2t" else arch.vocab_size)
         if length is not None and wanted is not None and length != wanted:
             yield Finding(
                 code,
                 "error",
-                f"{name} has {length} entries for {wanted} {what}",
+                f"{name} has {length} entries for {wanted} {what}"
+                if isinstance(length, int)
+                else f"{name} has the shape {length}, not [{wanted}], one entry for each of the {what}",
                 "draft ids are mapped to the wrong tokens, or the map does not load",
                 key=name,
                 file=clues.tensors[name].file,
@@ -149,35 +158,59 @@ def vocabularies(spec: DrafterSpec) -> Findings:
 
 
 def tensors_against_each_other(spec: DrafterSpec) -> Findings:
-    """Each stored tensor against the shape that the drafter's own sizes give it."""
-    for name, shape in expected_tensors(spec.architecture, spec.kind.name).items():
-        stored = spec.clues.shape(name)
-        if stored is not None and stored != shape and name != "fc.weight":
-            yield Finding(
-                "TENSOR-SHAPE",
-                "error",
-                f"{name} is {list(stored)}, the drafter's other tensors call for {list(shape)}",
-                "no engine can load it as it is",
-                key=name,
-                file=spec.clues.tensors[name].file,
-                evidence={"stored": list(stored), "expected": list(shape)},
-            )
+    """Each stored tensor against the shape that the drafter's own sizes give it: all in one, as they have one cause."""
+    wrong = {
+        name: (stored, shape)
+        for name, shape in expected_tensors(spec.architecture, spec.kind.name).items()
+        if (stored := spec.clues.shape(name)) is not None and _misfits(name, stored, shape)
+    }
+    if wrong:
+        first, (stored, shape) = next(iter(wrong.items()))
+        more = f", and {len(wrong) - 1} more do not fit" if len(wrong) > 1 else ""
+        yield Finding(
+            "TENSOR-SHAPE",
+            "error",
+            f"{first} is {list(stored)}, the drafter's other tensors call for {list(shape)}{more}",
+            "no engine can load it as it is",
+            key=spec.clues.tensors[first].name,
+            file=spec.clues.tensors[first].file,
+            evidence={"stored": list(stored), "expected": list(shape), "others": list(wrong)[1 : _SHOWN + 1]},
+        )
+
+
+_SHOWN = 20  # names in the evidence
+
+
+def _misfits(name: str, stored: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Of fc the rows alone: FC-WIDTH and IDS-COUNT tell of what it reads."""
+    return stored[:1] != shape[:1] if name == "fc.weight" and len(stored) == 2 else stored != shape
+
+
+def _true_width(spec: DrafterSpec, fc_in: int) -> Mapping[str, Any] | None:
+    """The target's own hidden size where it fits and config.json gives another."""
+    declared, theirs = spec.sizes.declared["target_hidden_size"], spec.target.hidden_size
+    fits = declared and theirs and declared != theirs and fc_in % theirs == 0
+    return spec.config.edit("target_hidden_size", theirs) if fits and theirs else None
 
 
 def fc_width(spec: DrafterSpec) -> Findings:
     width, state = spec.clues.dim("fc.weight", 1), spec.architecture.target_hidden_size
     if width is None or not state or not spec.kind.traits.fuses:
         return
-    ids, told = spec.aux_layers.declared, spec.sizes.declared["target_hidden_size"] or spec.target.hidden_size
-    whose = "target's" if told else "drafter's own"
+    ids, declared = spec.aux_layers.declared, spec.sizes.declared["target_hidden_size"]
+    whose = "target's" if declared or spec.target.hidden_size else "drafter's own"
     if width % state:
+        by_config = declared == state
         yield Finding(
             "FC-WIDTH",
             "error",
-            f"fc reads {width}, which is no multiple of the {whose} hidden size {state}",
+            f"fc reads {width}, which is no multiple of "
+            + (f"target_hidden_size, {state}" if by_config else f"the {whose} hidden size {state}"),
             "no whole number of target states fits",
-            key="fc.weight",
+            key="target_hidden_size" if by_config else spec.clues.tensors["fc.weight"].name,
+            file="config.json" if by_config else spec.clues.tensors["fc.weight"].file,
             evidence={"fc_in": width, "hidden_size": state, "whose": whose},
+            fix_set=_true_width(spec, width),
         )
     elif ids is not None and len(ids) * state != width:
         yield Finding(

@@ -73,5 +73,8 @@ def _readers(spec: DrafterSpec, part: str) -> Iterator[tuple[str, int | None, Se
     arch = spec.architecture
     if any(tensor.name.endswith(part) and tensor.role == "borrowed" for tensor in spec.tensors):
         yield f"{part} is borrowed from the target, and the drafter is", arch.hidden_size, "error"
-    if part == _EMBEDDING and spec.kind.traits.fuses:
+    copied = any(tensor.name.endswith(part) and tensor.role == "frozen" for tensor in spec.tensors)
+    if part == _EMBEDDING and copied and spec.clues.dim(part, 1) == arch.hidden_size:  # else TENSOR-SHAPE tells of it
+        yield f"{part} is said to be the target's own, and is", arch.hidden_size, "error"
+    elif part == _EMBEDDING and spec.kind.traits.fuses:
         yield "the states that fc reads are", arch.target_hidden_size, "warning"

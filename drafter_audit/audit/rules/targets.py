@@ -27,10 +27,10 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "VOCAB-MISMATCH",
-        ("warning", "error"),
+        ("warning", "error", "info"),
         what=(
             "The drafter's vocabulary is not the target's. An error where the stored map leads outside the "
-            "target's table."
+            "target's table, info where sampled rows agree and the rest is padding."
         ),
         silent="Shapes may fit all the same; the tokens then mean something else.",
         evidence="Both vocab_size, or the entries of d2t that lead outside.",
@@ -43,7 +43,7 @@ CODES: tuple[Code, ...] = (
         what="The drafter's heads have another size than the target's.",
         silent="It computes right; an engine that pages both caches alike may refuse to start.",
         evidence="Both head_dim, declared or derived.",
-        fix="Nothing to mend in the file.",
+        fix="None in the file: take an engine that pages the caches of drafter and target apart.",
         source="https://github.com/Tencent/AngelSlim/issues/5",
     ),
 )
@@ -75,12 +75,14 @@ def target(spec: DrafterSpec) -> Findings:
 def vocabulary(spec: DrafterSpec) -> Findings:
     """The drafter's vocabulary against its target's, by their configs."""
     ours, theirs = spec.architecture.vocab_size, spec.target.vocab_size
-    if spec.is_drafter and ours and theirs and ours != theirs:
+    declared = spec.sizes.declared["vocab_size"]  # where that is right, a tensor is not: SHAPE-MISMATCH, T2D-LENGTH
+    if spec.is_drafter and ours and theirs and theirs not in (ours, declared):
+        padded = any(one.is_copy for one in spec.evidence)  # the rows that both have are the same tokens'
         yield Finding(
             "VOCAB-MISMATCH",
-            "warning",
-            f"vocab_size is {ours}, the target's {theirs}",
-            "padding rows are harmless, another tokenizer is not",
+            "info" if padded else "warning",
+            f"vocab_size is {ours}, the target's {theirs}" + (", and sampled rows agree" if padded else ""),
+            "the rest is padding" if padded else "padding rows are harmless, another tokenizer is not",
             key="vocab_size",
             evidence={"drafter": ours, "target": theirs},
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from drafter_audit.audit.code import Code
-from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.audit.freshness import Start, start_of
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.stored_values import StoredValues, Table
@@ -69,14 +69,23 @@ CODES = (
     ),
     Code(
         "HEAD-ZERO",
-        ("warning", "info"),
-        what="Rows of lm_head are all zeros.",
+        ("warning", "error", "info"),
+        what="Rows of lm_head are all zeros. An error where all are, info where they lie together at the end.",
         silent="Such a token has the logit 0 and is drafted where all others are below it.",
         evidence="The zero rows among those sampled.",
         fix="Export the head again; padding rows at the end of a full vocabulary are harmless.",
         source=(
             "https://github.com/sgl-project/SpecForge/pull/76 (a vocabulary shorter than the head that was made for it)"
         ),
+    ),
+    Code(
+        "EMB-ZERO",
+        ("info", "error"),
+        what="Rows of embed_tokens are all zeros. An error where all are; some are padding, or tokens never met.",
+        silent="Such a token looks like no token: engines read the row as any other.",
+        evidence="The zero rows among those sampled.",
+        fix="Leave the embedding out of the export, or copy the target's; rows of padding are harmless.",
+        source="https://github.com/lightseekorg/TorchSpec/issues/38 (an exporter that saved an embedding of its own)",
     ),
     Code(
         "HEAD-RANDOM",
@@ -128,9 +137,12 @@ def values(spec: DrafterSpec) -> Findings:
     yield from _start_norms(spec, spec.values)
     if spec.values.head is not None:
         yield from _equal_rows(spec.values.head)
-        yield from _zero_rows(spec.values.head)
+        yield from _zero_rows(
+            "HEAD-ZERO", spec.values.head, "has the logit 0, and is drafted where all others are below"
+        )
         yield from _random_head(spec, spec.values.head)
     if spec.values.embedding is not None:
+        yield from _zero_rows("EMB-ZERO", spec.values.embedding, "reads like any other of them")
         yield from _random_embedding(spec, spec.values.embedding)
 
 
@@ -231,19 +243,19 @@ def _equal_rows(head: Table) -> Findings:
     )
 
 
-def _zero_rows(head: Table) -> Findings:
-    rows, zero = sum(block.rows for block in head.blocks), sum(block.zero_rows for block in head.blocks)
+def _zero_rows(code: str, table: Table, consequence: str) -> Findings:
+    rows, zero = sum(block.rows for block in table.blocks), sum(block.zero_rows for block in table.blocks)
     if zero <= _MANY * rows:
         return
-    spread = _spread(head, lambda block: block.zero_rows)
+    spread = _spread(table, lambda block: block.zero_rows)
+    severity: Severity = "error" if zero == rows else "warning" if spread and code == "HEAD-ZERO" else "info"
     yield Finding(
-        "HEAD-ZERO",
-        "warning" if spread else "info",
-        f"{zero} of {rows} sampled rows of {head.name} are all zeros",
-        "such a token has the logit 0, and is drafted where all others are below it"
-        + ("" if spread else "; padding at the end of a vocabulary looks so"),
-        key=head.name,
-        file=head.file,
+        code,
+        severity,
+        f"{zero} of {rows} sampled rows of {table.name} are all zeros",
+        f"such a token {consequence}" + ("" if spread else "; padding at the end of a vocabulary looks so"),
+        key=table.name,
+        file=table.file,
         evidence={"rows": rows, "zero": zero},
     )
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from drafter_audit.audit.code import Code
 from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.value_reads import D2T, T2D
+from drafter_audit.drafter.stored_values import NOT_WHOLE
+from drafter_audit.drafter.value_reads import D2T, HEAD, T2D
 
 if TYPE_CHECKING:  # the module imports numpy
     from drafter_audit.measure.vocabulary import Slip, VocabularyMap
@@ -37,7 +38,10 @@ CODES = (
         silent=(
             "Both are whole numbers of one shape, and an id beyond the vocabulary is read past the end, not refused."
         ),
-        evidence="Read as offsets the entries leave the vocabulary or repeat, read as ids they do not.",
+        evidence=(
+            "Read as offsets the entries leave the vocabulary or repeat, or no two tokens are neighbours; read as ids "
+            "they fit, and many are."
+        ),
         fix="Subtract the draft id from each entry; a GGUF file alone holds ids.",
         source=(
             "https://github.com/SafeAILab/EAGLE/issues/222; SGLang's and vLLM's models/llama_eagle3.py add arange to "
@@ -84,7 +88,7 @@ CODES = (
     Code(
         "D2T-DTYPE",
         ("error", "warning"),
-        what="d2t is stored in a dtype that is no index.",
+        what="d2t is stored in a dtype that is no index. An error where it cannot hold the map, or holds fractions.",
         silent="Some engines cast it while loading and lose what does not fit.",
         evidence="Its dtype.",
         fix="Store it as int64.",
@@ -125,15 +129,18 @@ def _dtype(spec: DrafterSpec) -> Findings:
     tensor = spec.clues.tensors.get(D2T)
     if tensor is None or not spec.is_drafter or tensor.dtype in ("I64", "I32", "U64", "U32"):
         return
-    exact = tensor.dtype in ("F64", "F32", "I16", "U16")
+    unread = dict(spec.values.unread) if spec.values is not None else {}
+    broken = unread.get(tensor.name) == NOT_WHOLE
+    wrong = f"; {NOT_WHOLE}, and a cast makes other ids of them" if broken else ""
+    if tensor.dtype not in ("F64", "F32", "I16", "U16"):
+        wrong += "; large offsets do not fit, so draft ids are mapped to the wrong tokens"
     yield _finding(
         spec,
         "D2T-DTYPE",
         f"d2t is stored as {tensor.dtype}",
-        "SGLang indexes with it and stops on a float, vLLM casts it"
-        + ("" if exact else "; large offsets do not fit, so draft ids are mapped to the wrong tokens"),
+        f"SGLang indexes with it and stops on a float, vLLM casts it{wrong}",
         {"dtype": tensor.dtype},
-        severity="warning" if exact else "error",
+        severity="error" if wrong else "warning",
     )
 
 
@@ -152,12 +159,16 @@ def _zero(spec: DrafterSpec, found: VocabularyMap, missing: int) -> Finding:
 
 def _absolute(spec: DrafterSpec, found: VocabularyMap) -> Finding:
     slips = {"outside": found.outside, "repeated": found.repeated, "unmarked": found.unmarked}
+    misfits = {name: slip.to_dict() for name, slip in slips.items() if slip}
+    told = "as ids its entries fit the vocabulary, as offsets they do not"
+    if not misfits and found.neighbours:
+        told = f"as ids {found.neighbours} of them are neighbours, as offsets no two tokens would be"
     return _finding(
         spec,
         "D2T-ABS",
-        "d2t holds target ids, not offsets: as ids its entries fit the vocabulary, as offsets they do not",
+        f"d2t holds target ids, not offsets: {told}",
         "engines add the draft id to each entry, so drafts are other tokens or lie outside the vocabulary",
-        {name: slip.to_dict() for name, slip in slips.items() if slip},
+        misfits | {"neighbours": found.neighbours},
     )
 
 
@@ -177,8 +188,17 @@ def _repeated(spec: DrafterSpec, found: VocabularyMap) -> Findings:
         yield _slipped(spec, "D2T-DUP", f"{what} to {found.repeated.token}", consequence, found.repeated)
 
 
+def _told_elsewhere(spec: DrafterSpec, found: VocabularyMap) -> int:
+    """How many ids may be marked in vain, or mapped and not marked, for a cause of its own: D2T-RANGE, D2T-DUP,
+    D2T-LENGTH."""
+    slips = sum(slip.count for slip in (found.outside, found.repeated) if slip)
+    return slips + abs(found.entries - (spec.clues.dim(HEAD, 0) or found.entries))
+
+
 def _against_marks(spec: DrafterSpec, found: VocabularyMap) -> Findings:
-    told = []
+    told, known = [], _told_elsewhere(spec, found)
+    if max(slip.count if slip else 0 for slip in (found.unmarked, found.unmapped)) <= known:
+        return
     if found.unmarked:
         told.append(f"t2d does not mark {found.unmarked.count} ids that d2t leads to, such as {found.unmarked.token}")
     if found.unmapped:

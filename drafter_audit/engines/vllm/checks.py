@@ -87,7 +87,7 @@ def _ids(case: Case) -> Said:
     ids, layers, reach = case.ids[0] or (), case.layers, case.reach
     outside = [i for i in ids if i < 0 or (layers is not None and i > layers)]
     if outside:
-        embedding = "; the embedding's output is boundary 0" if outside[0] == -1 else ""
+        embedding = "; the embedding output is boundary 0" if outside[0] == -1 else ""
         yield BY_NAME["ids_outside"], f"id {outside[0]} is no boundary of the target{embedding}"
     if layers in ids and not reach.last:
         yield BY_NAME["last_unreached"], f"boundary {layers}, the last layer's output, is not captured"
