@@ -98,6 +98,6 @@ CASES = (
     Case("HEAD-EQUAL", fires=pair(_FORGE, lm_head__weight=_own(_FORGE, _HEAD)), silent=pair(_SPECULATORS)),
     Case("ROWS-NONFINITE", fires=pair(lm_head__weight=_NAN), silent=pair(lm_head__weight=_random(23))),
     # Whole numbers are no rows to compare; a target that is a config.json alone is among what is not checked.
-    Case("EVIDENCE-NONE", fires=pair(embed_tokens__weight=np.ones((512, 64), np.int8)), silent=pair()),
-    Case("EVIDENCE-NONE", fires=pair(embed_tokens__weight=np.ones((512, 64), np.int8)), silent=kimi()),
+    Case("EVIDENCE-NONE", fires=pair(embed_tokens__weight=np.ones((512, 64), np.int64)), silent=pair()),
+    Case("EVIDENCE-NONE", fires=pair(embed_tokens__weight=np.ones((512, 64), np.int64)), silent=kimi()),
 )
