@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 ORACLES = Path(__file__).parent.parent
-HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 40, 4, 2, 16, 56  # heads * head_dim is not hidden
-VOCAB, DRAFT_VOCAB, TOKENS, STEPS = 96, 40, 12, 5
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 32, 4, 2, 16, 48  # heads * head_dim is not hidden
+VOCAB, DRAFT_VOCAB, TOKENS, STEPS = 80, 36, 12, 5
 
 
 def fill(weights: Iterable[tuple[str, Tensor]]) -> None:

@@ -1,14 +1,14 @@
 """Oracles from NVIDIA ModelOpt 0.47.0: a converted target in its own training forward, on CPU in float32.
 
     python3.11 -m venv modelopt && . modelopt/bin/activate
-    pip install torch==2.13.0 transformers==5.8.1 tokenizers==0.22.2 'huggingface_hub<2' nvidia-modelopt==0.47.0
+    pip install torch==2.13.0 transformers==5.8.1 tokenizers==0.22.2 'huggingface_hub<2' requests nvidia-modelopt==0.47.0
     TORCHDYNAMO_DISABLE=1 python tests/oracles/scripts/modelopt_eagle3.py
 
-In its step k the peer keeps positions and moves the layer's output one to the right, so the pair that started at t stands
-at t + k; logits are moved back here. Nothing is computed past the end.
+In its step k the peer keeps positions and moves the layer's output one to the right, so the pair that started at t
+stands at t + k; logits are moved back here. Nothing is computed past the end.
 
-Its MLA drafters take their layer from a file of moonshotai/Kimi-K2-Instruct. Here transformers' own DeepSeek-V3 layer, which
-has the same tensors, is put in its place: these oracles are not ModelOpt alone.
+Its MLA drafters take their layer from a file of moonshotai/Kimi-K2-Instruct. Here transformers' own DeepSeek-V3 layer,
+which has the same tensors, is put in its place: these oracles are not ModelOpt alone.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ KIMI = {
 
 @dataclass(frozen=True)
 class Case:
-    """`kind`: the peer's word for the layer. `arch`: its settings. `export_rope`: what the peer writes in place of plain
-    rope. `differs`: the knobs in which the peer's numbers are not what its own config says to an engine.
-    `checked`: False where the exporter's list of names refuses the drafter, and only that list is passed over."""
+    """`kind`: the peer's word for the layer. `arch`: its settings. `export_rope`: what the peer writes in place of
+    plain rope. `differs`: the knobs in which the peer's numbers are not what its config says to an engine. `checked`:
+    False where the exporter's list of names refuses the drafter, and only that list is passed over. `uniform`: layer
+    0's input_layernorm is all ones."""
 
     name: str
     kind: str = "llama"
@@ -191,6 +192,8 @@ def make(seed: int, case: Case) -> None:
     entered, logits = run(model, sequence)
     folder = fresh(f"modelopt_{case.name}")
     save(model, str(folder), checked=case.checked)
+    own = hasattr(model.eagle_module, "lm_head")
+    borrowed = {} if own else {"target_head": model._base_model_lm_head.weight}
     write_oracle(
         folder,
         {
@@ -199,7 +202,7 @@ def make(seed: int, case: Case) -> None:
             "logits": moved_back(logits),
             "valid": torch.arange(TOKENS, TOKENS - STEPS, -1),
             "target_embedding": model._base_model_embeddings.weight,
-            "target_head": model._base_model_lm_head.weight,
+            **borrowed,
         },
         peer="nvidia-modelopt",
         version="0.47.0",
@@ -209,7 +212,7 @@ def make(seed: int, case: Case) -> None:
         differs=case.differs,
         positions="the pair at t has position t + k in step k",
         end="the peer computes nothing past the end: in step k the first valid[k] positions are comparable",
-        shift="input_ids[t] is one ahead of the token whose state is states[:, t]; the last one is the sequence's first",
+        shift="input_ids[t] is one ahead of the token whose state is states[:, t]; the last is the sequence's first",
     )
 
 

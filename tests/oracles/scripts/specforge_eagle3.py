@@ -70,25 +70,33 @@ LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0}
 @dataclass(frozen=True)
 class Case:
     """`flags` of the config. `embedding`: exported as for Hugging Face, with the target's embedding, or as for SGLang,
-    without. `target_hidden`: the width of the target's states."""
+    without. `target_hidden`: the width of the target's states; one of another width cannot lend its embedding.
+    `differs`: the knobs in which the peer's numbers are not what its config says to an engine."""
 
     name: str
     flags: dict[str, Any] = field(default_factory=dict)
     embedding: bool = False
     target_hidden: int = HIDDEN
     draft_vocab: int = DRAFT_VOCAB
+    differs: dict[str, Any] = field(default_factory=dict)
 
 
 CASES = (
     Case("plain", embedding=True),
-    Case("norm_output_true", {"norm_output": True}),
-    Case("norm_output_false", {"norm_output": False}),
+    Case("norm_output_true", {"norm_output": True}, differs={"feedback": "pre_norm"}),
+    Case("norm_output_false", {"norm_output": False}, differs={"final_norm": False}),
     Case("fc_norm", {"fc_norm": True}),
     Case("llama3_rope", {"rope_parameters": LLAMA3}),
     Case("yarn_rope", {"rope_parameters": YARN}),
     Case("yarn_rope_mscale", {"rope_parameters": YARN_MSCALE}),
     Case("linear_rope", {"rope_parameters": LINEAR}),
-    Case("wide_target", {"fc_norm": True, "target_hidden_size": 56}, target_hidden=56),
+    Case(
+        "wide_target",
+        {"fc_norm": True, "target_hidden_size": 56},
+        embedding=True,
+        target_hidden=56,
+        differs={"embedding": "own"},
+    ),
     Case("full_vocabulary", draft_vocab=VOCAB),
 )
 
@@ -147,13 +155,15 @@ def make(seed: int, case: Case) -> None:
     logits = logits_of(drafter, tokens, states)
     folder = fresh(f"specforge_{case.name}")
     save(drafter, str(folder), embedding=case.embedding)
+    lent = {"target_embedding": drafter.embed_tokens.weight} if case.target_hidden == HIDDEN else {}
     write_oracle(
         folder,
-        {"input_ids": tokens, "states": states, "logits": logits, "target_embedding": drafter.embed_tokens.weight},
+        {"input_ids": tokens, "states": states, "logits": logits, **lent},
         peer="specforge",
         version="0.2.0",
         computed_by="specforge.algorithms.eagle3.model.OnlineEagle3Model.forward, backend sdpa",
         flags=case.flags,
+        differs=case.differs,
         positions="the pair at t has position t + k in step k",
         end="past the end the token is 0; every position is comparable",
         shift="input_ids[t] is one ahead of the token whose state is states[:, t]",

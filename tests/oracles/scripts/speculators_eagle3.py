@@ -134,6 +134,7 @@ def make(seed: int, case: Case) -> None:
         version="0.9.0",
         computed_by="speculators.models.eagle3.core.Eagle3DraftModel.forward, eager attention",
         flags=case.flags,
+        differs={},
         positions="the pair at t has position 1 + t + k in step k",
         end="past the end the token is 0; every position is comparable",
         shift="input_ids[t] is one ahead of the token whose state is states[:, t]",
