@@ -1,7 +1,8 @@
 """Oracles from NVIDIA ModelOpt 0.47.0: a converted target in its own training forward, on CPU in float32.
 
     python3.11 -m venv modelopt && . modelopt/bin/activate
-    pip install torch==2.13.0 transformers==5.8.1 tokenizers==0.22.2 'huggingface_hub<2' requests nvidia-modelopt==0.47.0
+    pip install torch==2.13.0 transformers==5.8.1 tokenizers==0.22.2 'huggingface_hub<2' requests
+    pip install nvidia-modelopt==0.47.0
     TORCHDYNAMO_DISABLE=1 python tests/oracles/scripts/modelopt_eagle3.py
 
 In its step k the peer keeps positions and moves the layer's output one to the right, so the pair that started at t

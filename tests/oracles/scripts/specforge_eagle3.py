@@ -2,7 +2,7 @@
 
     python3.11 -m venv specforge && . specforge/bin/activate
     pip install --no-deps specforge==0.2.0
-    pip install torch==2.13.0 transformers==5.8.1
+    pip install torch==2.13.0 transformers==5.8.1 accelerate datasets pydantic pyyaml tqdm psutil
     TORCHDYNAMO_DISABLE=1 python tests/oracles/scripts/specforge_eagle3.py
 
 Its loss is a triton kernel, which no CPU runs. An empty module stands for triton while the loss is imported, and the
