@@ -18,7 +18,10 @@ CODES = (
             "Trained before, it fed the next step the state before the norm, and engines feed it the one after: the "
             "first position drafts well, the next ones do not."
         ),
-        evidence="SpecForge's fingerprint and the key. The date of training stands in no file.",
+        evidence=(
+            "SpecForge's fingerprint and the key. The date of training stands in no file. Run: release 0.2.0 computes "
+            "plain feedback with the key true, and gives the head the state without the norm with the key false."
+        ),
         fix="Trained before the change: remove the key. Trained after it: leave it.",
         source="https://github.com/sgl-project/SpecForge/pull/879",
     ),
@@ -32,7 +35,10 @@ CODES = (
         silent=(
             "The more the weights of input_layernorm differ among themselves, the lower acceptance; nothing else shows."
         ),
-        evidence="ModelOpt's fingerprint. Deduced from its source, not run.",
+        evidence=(
+            "ModelOpt's fingerprint. Run: the training forward of release 0.47.0 gives the logits of both norms, not "
+            "of one. Where all weights of input_layernorm are alike, the two are one."
+        ),
         fix="Run both ways and compare.",
         source=(
             "NVIDIA/Model-Optimizer bdd10c2db (#689, 2025-12-19), plugins/hf_eagle.py and transformers' "
@@ -103,7 +109,7 @@ def norm_output(spec: DrafterSpec) -> Findings:
 
 
 def modelopt(spec: DrafterSpec) -> Findings:
-    """The first is deduced: formats say that training and serving differ, nobody has published a measurement."""
+    """That the trainer norms twice was run with release 0.47.0; what it costs in acceptance nobody has published."""
     if spec.dialect.name != "modelopt" or spec.kind.name != "eagle3":
         return
     if not spec.clues.has_weights or "layers.0.input_layernorm.weight" in spec.clues.tensors:
@@ -111,7 +117,7 @@ def modelopt(spec: DrafterSpec) -> Findings:
             "MODELOPT-2NORM",
             "info",
             "a Llama drafter of ModelOpt's: since December 2025 its trainer norms the fused state twice in layer 0",
-            "engines norm it once, with hidden_norm (deduced from the source, not run)",
+            "engines norm it once, with hidden_norm",
             key="layers.0.input_layernorm.weight",
             file=spec.table.files[0] if spec.table and spec.table.files else "weights",
         )
