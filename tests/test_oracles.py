@@ -66,7 +66,7 @@ SPECFORGE = {
     "yarn_rope": OFFSET | scaled("yarn", factor=4.0, mscale=1.0, mscale_all_dim=0.0, **YARN),
     "yarn_rope_mscale": OFFSET | scaled("yarn", 50000.0, factor=4.0, mscale=0.7, mscale_all_dim=0.3, **YARN),
     "linear_rope": OFFSET | scaled("linear", factor=3.0),
-    "wide_target": OFFSET | PER_STATE,
+    "wide_target": OFFSET | PER_STATE | {"embedding": "own"},
     "full_vocabulary": {},
 }
 MODELOPT = {

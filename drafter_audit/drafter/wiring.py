@@ -158,7 +158,11 @@ def _vocab_map(spec: DrafterSpec) -> VocabMap:
 
 
 def _embedding(spec: DrafterSpec) -> Embedding:
-    return "own" if _role(spec, "embed_tokens.weight") in ("trainable", "unknown") else "target"
+    """One that is stored and has not the width of the target's cannot be its copy, whatever the trainer's rule."""
+    role, arch = _role(spec, "embed_tokens.weight"), spec.architecture
+    stored = role not in (None, "borrowed", "missing")
+    wide = arch.target_hidden_size not in (None, arch.hidden_size)
+    return "own" if role in ("trainable", "unknown") or (stored and wide) else "target"
 
 
 def _head(spec: DrafterSpec) -> Head | None:
