@@ -122,7 +122,11 @@ def _configs(result: Lint) -> Iterator[Code]:
 
 def _laid_out(edit: Mapping[str, Any]) -> str:
     """The edit as config files are laid out, but with each list of numbers on one line."""
-    return re.sub(r"\[[\s\d,.-]*\]", lambda found: " ".join(found[0].split()), json.dumps(edit, indent=2))
+    return re.sub(
+        r"\[[\s\d,.-]*\]",
+        lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"),
+        json.dumps(edit, indent=2),
+    )
 
 
 def _knob_row(difference: Difference) -> tuple[str, ...]:
