@@ -37,6 +37,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_HOME].cleanup()
 
 
+# Run by hand, each in the environment of its peer.
+collect_ignore = ["oracles/scripts"]
+
+
 @pytest.fixture
 def hub(request: pytest.FixtureRequest) -> Hub:
     """The stand-in of the Hub, empty: `hub.add_repo("org/name", files={...})`. This process's client talks to it."""
