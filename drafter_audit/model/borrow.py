@@ -1,4 +1,4 @@
-"""What a drafter takes from its target: the embedding, the head or some of its rows. One tensor is read, not a model."""
+"""What a drafter takes from its target: the embedding, the head or some of its rows; no more of it is read."""
 
 from __future__ import annotations
 

@@ -109,12 +109,9 @@ class LatentAttention:
 
     def __call__(self, x: Tensor, turn: Turn, attend: Attend) -> Tensor:
         """[T, width] -> [T, hidden]."""
-        q_nope, q_rope = _heads(self.queries(x), self.nope + self.rope).split((self.nope, self.rope), dim=-1)
-        narrow = self.kv_a(x)
-        latent, k_rope = narrow.split((narrow.shape[-1] - self.rope, self.rope), dim=-1)
-        k_nope, v = _heads(self.kv_b(self.kv_a_norm(latent)), self.nope + self.value).split(
-            (self.nope, self.value), dim=-1
-        )
+        q_nope, q_rope = _parted(_heads(self.queries(x), self.nope + self.rope), self.nope)
+        latent, k_rope = _parted(self.kv_a(x), -self.rope)
+        k_nope, v = _parted(_heads(self.kv_b(self.kv_a_norm(latent)), self.nope + self.value), self.nope)
         shared = turn(k_rope[None]).expand(k_nope.shape[0], -1, -1)
         q, k = torch.cat((q_nope, turn(q_rope)), dim=-1), torch.cat((k_nope, shared), dim=-1)
         return self.o(_joined(attend(q, k, v, self.scale)))
@@ -179,9 +176,14 @@ def joined_pair(embedding: Tensor, hidden: Tensor, *, hidden_first: bool) -> Ten
 
 def _heads(x: Tensor, size: int) -> Tensor:
     """[T, heads * size] -> [heads, T, size]."""
-    return x.unflatten(-1, (-1, size)).transpose(0, 1)
+    return x.view(len(x), -1, size).transpose(0, 1)
 
 
 def _joined(x: Tensor) -> Tensor:
     """[heads, T, size] -> [T, heads * size]."""
     return x.transpose(0, 1).flatten(-2)
+
+
+def _parted(x: Tensor, at: int) -> tuple[Tensor, Tensor]:
+    """The last axis, cut in two."""
+    return x[..., :at], x[..., at:]

@@ -156,7 +156,9 @@ class _Loading:
 
     def _check_none_lost(self, needed: Shapes) -> None:
         """Raises CannotRunError where a trained tensor would be read by nothing: the numbers would be others."""
-        lost = [role.name for role in self._left_out() if canonical(role.name) not in needed and self._why(role) is None]
+        lost = [
+            role.name for role in self._left_out() if canonical(role.name) not in needed and self._why(role) is None
+        ]
         if lost:
             what = f"no network here reads {', '.join(lost[:4])}"
             raise CannotRunError(what, self.spec.name, "a drafter with such parts cannot be run yet")

@@ -93,7 +93,7 @@ def _with_own(q: Tensor, kept: list[tuple[Tensor, Tensor]], scale: float) -> Ten
     """Step 0's keys at or before each query's position, and the later steps' keys at that position."""
     first_k, first_v = kept[0]
     own_k, own_v = (torch.stack(each, dim=2) for each in zip(*kept[1:], strict=True))  # [kv, T, steps, d]
-    grouped = q.unflatten(0, (len(first_k), -1)) * scale  # [kv, group, T, d]
+    grouped = q.reshape(len(first_k), -1, *q.shape[1:]) * scale  # [kv, group, T, d]
     parts = [
         _rows(grouped[:, :, start : start + _ROWS], start, (first_k, first_v), (own_k, own_v))
         for start in range(0, q.shape[1], _ROWS)
@@ -110,5 +110,5 @@ def _rows(q: Tensor, start: int, first: tuple[Tensor, Tensor], own: tuple[Tensor
     to_first = (q @ first_k.transpose(-1, -2)).masked_fill_(ahead, float("-inf"))
     to_own = (own_k @ q.unsqueeze(-1)).squeeze(-1)
     scores = torch.cat((to_first, to_own), dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
-    from_first, from_own = scores.split((stop, own_k.shape[3]), dim=-1)
-    return from_first @ first_v + (from_own.unsqueeze(-2) @ own_v).squeeze(-2)
+    read: Tensor = scores[..., :stop] @ first_v + (scores[..., None, stop:] @ own_v).squeeze(-2)
+    return read

@@ -73,6 +73,8 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
         what = "a size that neither config.json nor the tensors tell (heads, widths, vocabulary)"
         raise CannotRunError(what, spec.name, "complete config.json")
     hidden = (arch.hidden_size or 0,)
+    if kind == "eagle3_noaux" and spec.clues.first_layer_input == arch.hidden_size:
+        shapes |= _of_a_plain_layer(shapes, hidden)
     shapes |= {"norm.weight": hidden} if norm else {}
     shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
     if wiring.hidden_norm == "none":
@@ -80,6 +82,13 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     if wiring.vocab_map != "identity" or wiring.head == "target_rows":
         shapes[MAP] = (arch.draft_vocab_size or 0,)
     return shapes
+
+
+def _of_a_plain_layer(shapes: Shapes, hidden: tuple[int, ...]) -> Shapes:
+    """The first attention of a drafter that reads the state alone, no embedding (ModelOpt 0.47.0 modeling_eagle.py, with
+    use_aux_hidden_state false)."""
+    inputs = [f"layers.0.self_attn.{name}_proj.weight" for name in "qkv"]
+    return {name: (*shapes[name][:1], *hidden) for name in inputs if name in shapes}
 
 
 def _state_norms(spec: DrafterSpec, wiring: Wiring) -> Iterator[str]:

@@ -99,7 +99,7 @@ def build_network(weights: Mapping[str, Tensor], arch: Architecture, kind: str, 
         pair=part.linear(paired) if paired else None,
         pair_norm=part.norm("enorm") if paired == "eh_proj" else None,
         hidden_first=wiring.concat == "hidden_first",
-        layers=tuple(_layer(part, arch, wiring, index, reads_pair=paired is None) for index in range(count)),
+        layers=tuple(_layer(part, arch, wiring, index) for index in range(count)),
         rope=rotary(arch, wiring, latent=latent, device=device),
         final_norm=part.norm_if_any("norm"),
         norms_head=wiring.final_norm,
@@ -113,9 +113,9 @@ def _fc_norms(part: Part) -> tuple[Norm, ...]:
     return tuple(part.norm(f"fc_norm.{slot}") for slot in slots)
 
 
-def _layer(part: Part, arch: Architecture, wiring: Wiring, index: int, *, reads_pair: bool) -> Layer:
+def _layer(part: Part, arch: Architecture, wiring: Wiring, index: int) -> Layer:
     below = part.below(f"layers.{index}")
-    reads_pair = reads_pair and (index == 0 or not arch.regular_layers)
+    reads_pair = _reads_pair(below)
     norms = _deeper_norms if index else _first_norms
     return Layer(
         attention=_attention(below.below("self_attn"), arch, wiring),
@@ -128,10 +128,18 @@ def _layer(part: Part, arch: Architecture, wiring: Wiring, index: int, *, reads_
     )
 
 
+def _reads_pair(layer: Part) -> bool:
+    """Whether the attention reads [embedding ; state], twice as wide as the state: the first layer of an EAGLE-3 drafter
+    does, and all of them where TensorRT-LLM's next_layer_regular is off."""
+    attention = layer.below("self_attn")
+    first = attention.linear("q_a_proj" if "q_a_proj" in attention else "q_proj")
+    return first.weight.shape[1] == 2 * layer.norm("post_attention_layernorm").weight.shape[0]
+
+
 def _first_norms(layer: Part, wiring: Wiring, *, reads_pair: bool) -> tuple[Norm, ...]:
     """Of the state before the first attention. Where that reads no embedding and the state has no norm of its own,
-    input_layernorm is the plain layer's, if it has one (EAGLE-1 on DeepSeek's layer; TensorRT-LLM
-    modeling_speculative.py, MistralLarge3DraftModel)."""
+    input_layernorm is the plain layer's, if it has one (EAGLE-1 on DeepSeek's layer: TensorRT-LLM
+    modeling_speculative.py, MistralLarge3DraftModel; ModelOpt without aux states: modeling_eagle.py)."""
     if wiring.hidden_norm == "none":
         return (layer.norm("input_layernorm"),) if "input_layernorm" in layer and not reads_pair else ()
     names = ("hidden_norm",) if wiring.hidden_norm == "hidden_norm" else ("input_layernorm", "hidden_norm")

@@ -1,4 +1,4 @@
-"""Bytes of a checkpoint become tensors: through its source, so from a folder or the Hub, safetensors or pickled alike."""
+"""Bytes of a checkpoint become tensors, through its source: from a folder or the Hub, safetensors or pickled alike."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def read_rows(source: Source, info: TensorInfo, rows: Sequence[int]) -> Tensor:
     row_bytes, step = info.nbytes // info.shape[0], max(1, _READ_BYTES * info.shape[0] // info.nbytes)
     if rows and not 0 <= min(rows) <= max(rows) < info.shape[0]:
         what = f"the vocabulary map leads outside the {info.shape[0]} rows of {info.name}"
-        raise CheckpointError(what, f"{source.name}/{info.file}", "check d2t with lint, or name the drafter's own target")
+        raise CheckpointError(
+            what, f"{source.name}/{info.file}", "check d2t with lint, or name the drafter's own target"
+        )
     picked = bytearray(len(rows) * row_bytes)
     places = sorted(range(len(rows)), key=lambda place: rows[place])
     at = 0

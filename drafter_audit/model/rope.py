@@ -86,20 +86,16 @@ def _scaled(theta: float, scaling: Scaling, turned: int, longest: int | None) ->
     if kind not in SCALED:
         types = ", ".join(("default", *SCALED))
         raise CannotRunError(f"rope of type {kind!r}", "rope_scaling", f"drafters with these are run: {types}")
-    from transformers import LlamaConfig
+    from transformers import PreTrainedConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     numbers = {key: int(value) if key in _WHOLE_NUMBERS else value for key, value in values.items()}
     parameters = {"rope_type": kind, "rope_theta": theta, "factor": 1.0, **numbers, "partial_rotary_factor": 1.0}
+    shape = {"head_dim": turned, "hidden_size": turned, "num_attention_heads": 1, "max_position_embeddings": longest}
+    config = PreTrainedConfig()
+    for name, value in (shape | {"rope_parameters": parameters}).items():
+        setattr(config, name, value)  # one at a time: a whole model's config is checked, and this is none
     try:
-        config = LlamaConfig(
-            head_dim=turned,
-            hidden_size=turned,
-            num_attention_heads=1,
-            num_key_value_heads=1,
-            max_position_embeddings=longest or 2048,
-            rope_parameters=parameters,
-        )
         frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise _unusable(kind, values, error) from error
@@ -108,5 +104,7 @@ def _scaled(theta: float, scaling: Scaling, turned: int, longest: int | None) ->
 
 def _unusable(kind: str, values: Mapping[str, Any], error: Exception) -> CannotRunError:
     missing = isinstance(error, KeyError)
-    what = f"{kind} rope without {error}" if missing else f"{kind} rope with settings that give no frequencies ({error})"
+    what = (
+        f"{kind} rope without {error}" if missing else f"{kind} rope with settings that give no frequencies ({error})"
+    )
     return CannotRunError(what, f"rope_scaling {dict(values)}", "complete rope_scaling, as the trainer had it")
