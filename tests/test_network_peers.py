@@ -20,12 +20,14 @@ from drafter_audit import Drafter, load_drafter, open_drafter
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
 
 ORACLES = Path(__file__).parent / "oracles"
-UNROLLED = sorted(
-    path.parent.name for path in ORACLES.glob("*/oracle.safetensors") if "logits" in safe_open(path, "pt").keys()
-)
-CHAINS = sorted(
-    path.parent.name for path in ORACLES.glob("*/oracle.safetensors") if "drafts0" in safe_open(path, "pt").keys()
-)
+
+
+def holding(part: str) -> list[str]:
+    """The oracles that hold a tensor of that name."""
+    return sorted(path.parent.name for path in ORACLES.glob("*/oracle.safetensors") if part in load_file(path))
+
+
+UNROLLED, CHAINS = holding("logits"), holding("drafts0")
 FP32 = 1e-4
 
 

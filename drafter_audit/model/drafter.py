@@ -64,7 +64,7 @@ class Drafter:
         if steps < 1 or places.shape != ids.shape:
             what = f"{steps} steps, {len(places)} positions for {len(ids)} tokens"
             raise InputsError(what, self.spec.name, "pass at least one step, and a position for each token")
-        self._check_window(int(places.max()) + steps if len(ids) else 0)
+        self._check_window(len(ids) + steps - 1)
         memory, hidden, logits = Unrolled(), self.network.fuse(states), []
         for step in range(steps):
             tokens = _shifted(ids, step + self.wiring.token_shift - 1)

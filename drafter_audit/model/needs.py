@@ -85,8 +85,8 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
 
 
 def _of_a_plain_layer(shapes: Shapes, hidden: tuple[int, ...]) -> Shapes:
-    """The first attention of a drafter that reads the state alone, no embedding (ModelOpt 0.47.0 modeling_eagle.py, with
-    use_aux_hidden_state false)."""
+    """The first attention of a drafter that reads the state alone, no embedding (ModelOpt 0.47.0 modeling_eagle.py,
+    where use_aux_hidden_state is false)."""
     inputs = [f"layers.0.self_attn.{name}_proj.weight" for name in "qkv"]
     return {name: (*shapes[name][:1], *hidden) for name in inputs if name in shapes}
 

@@ -129,8 +129,8 @@ def _layer(part: Part, arch: Architecture, wiring: Wiring, index: int) -> Layer:
 
 
 def _reads_pair(layer: Part) -> bool:
-    """Whether the attention reads [embedding ; state], twice as wide as the state: the first layer of an EAGLE-3 drafter
-    does, and all of them where TensorRT-LLM's next_layer_regular is off."""
+    """Whether the attention reads [embedding ; state], twice as wide as the state: that of an EAGLE-3 drafter's first
+    layer does, and all where TensorRT-LLM's next_layer_regular is off."""
     attention = layer.below("self_attn")
     first = attention.linear("q_a_proj" if "q_a_proj" in attention else "q_proj")
     return first.weight.shape[1] == 2 * layer.norm("post_attention_layernorm").weight.shape[0]
