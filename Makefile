@@ -14,14 +14,14 @@ SHELL := /bin/sh
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
 
-setup: $(READY) ## Make .venv with the package and the development tools
+setup: $(READY) ## Make .venv with the package, torch and the development tools
 
 # The stamp is newer than what decides the environment, so that only a change there installs again.
 $(READY): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run]' -c constraints.txt
 	@touch $@
 
 demo: $(READY) ## Run the main job on what the project bundles

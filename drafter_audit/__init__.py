@@ -2,8 +2,9 @@
 
     open_drafter(ref, *, target=None) -> DrafterSpec
     compare(refs, *, target=None) -> Comparison
+    load_drafter(ref, *, wiring=None, target=None, dtype="float32", device="cpu") -> Drafter
 
-Every result has `to_dict()`, the JSON of the command line. Both raise AuditError.
+Every result has `to_dict()`, the JSON of the command line. All raise AuditError. A drafter is run with the extra `run`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,29 @@ if TYPE_CHECKING:
     from drafter_audit.drafter.open import open_drafter
     from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.errors import AuditError
+    from drafter_audit.model.drafter import Drafter
+    from drafter_audit.model.load import load_drafter
 
 __version__ = "0.1.0"
-__all__ = ["AuditError", "Comparison", "DrafterSpec", "__version__", "compare", "open_drafter"]
+__all__ = [
+    "AuditError",
+    "Comparison",
+    "Drafter",
+    "DrafterSpec",
+    "__version__",
+    "compare",
+    "load_drafter",
+    "open_drafter",
+]
 
 # Loaded on first use (PEP 562): importing the package must cost nothing.
 _HOMES = {
     "AuditError": "drafter_audit.errors",
     "Comparison": "drafter_audit.audit.compare",
+    "Drafter": "drafter_audit.model.drafter",
     "DrafterSpec": "drafter_audit.drafter.spec",
     "compare": "drafter_audit.audit.compare",
+    "load_drafter": "drafter_audit.model.load",
     "open_drafter": "drafter_audit.drafter.open",
 }
 

@@ -8,6 +8,8 @@
     |   +-- NotFoundError          no such repository, revision, folder or file
     |   +-- AccessError            gated or private
     |   +-- NetworkError           no network, offline without a cache, 429, 5xx, a body cut short
+    +-- CannotRunError             exit 3, a drafter of a kind, format or setting that is not run
+    +-- InputsError                exit 3, tokens or states that do not fit the drafter
     +-- CheckpointError            exit 3, the files are not what they claim to be
         +-- ConfigError            config.json
         +-- HeaderError            a weight file's header
@@ -68,6 +70,14 @@ class AccessError(SourceError):
 
 
 class NetworkError(SourceError):
+    pass
+
+
+class CannotRunError(AuditError):
+    pass
+
+
+class InputsError(AuditError):
     pass
 
 

@@ -1,7 +1,7 @@
 """What starting the program may load.
 
 Each case runs a real process under `-X importtime`, which lists every import that was tried, an absent module inside
-`try: import torch` too: torch is not in the development environment, so sys.modules would never show it.
+`try: import torch` too.
 """
 
 import re
@@ -114,3 +114,13 @@ def test_importing_the_package_loads_only_cheap_modules(bare):
     allowed = CHEAP | {"drafter_audit"} | {name for name in sys.stdlib_module_names if name.startswith("_")}
     assert leaks(chains, is_allowed=lambda top: top in allowed) == []
     assert sorted(name for name in chains if name.startswith("drafter_audit.") and name != "drafter_audit.errors") == []
+
+
+def test_a_drafter_that_runs_loads_torch_and_no_client_of_the_hub(tmp_path):
+    """Of transformers nothing either, where rope is plain."""
+    from tests.random_drafters import write_random
+
+    ref, _ = write_random(tmp_path)
+    chains = imports("-c", f"import drafter_audit; drafter_audit.load_drafter({ref!r})")
+    assert "torch" in chains
+    assert leaks(chains, is_allowed=lambda top: top not in {"accelerate", "huggingface_hub", "transformers"}) == []

@@ -105,6 +105,8 @@ def read_architecture(
     `target_hidden` is the target's hidden size where it is known.
     """
     shape = {name: sizes.measured.get(name) or value for name, value in sizes.declared.items()}
+    if clues.stored("layers.0.self_attn.q_proj."):  # queries of full rank, whatever a target's config left behind
+        shape["q_lora_rank"] = None
     assumed = _assumed(shape, kind=kind, target_hidden=target_hidden)
     rest: dict[str, Any] = {**shape, **assumed, **_norms(clues.config, dialect), **_switches(clues)}
     return Architecture(rope=read_rope(clues.config), dtype=_dtype(clues), **rest)

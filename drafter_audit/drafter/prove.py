@@ -10,19 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.table import TensorInfo
-from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.evidence import Evidence, TargetTable, weigh
 from drafter_audit.drafter.names import canonical
 from drafter_audit.drafter.roles import TensorRole
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target_weights import (
-    EMBEDDINGS,
-    HEADS,
+    EMBEDDING,
+    HEAD,
     CountedSource,
     Found,
     TargetWeights,
+    counterpart,
     spellings,
     why_unreadable,
 )
@@ -37,7 +36,7 @@ MOST_BYTES = 7_500_000
 """Read for one drafter: its config, card, index and headers, the target's, the vocabulary map, and rows of both. Leaves
 room below 8 MB for the lists of files that the Hub sends."""
 
-_EMBEDDING, _HEAD, _MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
+_MAP = "d2t"
 _PARALLEL_READS = 8
 
 
@@ -117,7 +116,7 @@ def _nothing_to_compare(spec: DrafterSpec) -> str | None:
 
 
 def _stored_parts(spec: DrafterSpec) -> list[str]:
-    return [name for name in (_EMBEDDING, _HEAD) if _stored(spec, name)]
+    return [name for name in (EMBEDDING, HEAD) if _stored(spec, name)]
 
 
 def _weights(source: CountedSource, target: str) -> TargetWeights | str:
@@ -139,7 +138,7 @@ def _with_tables(spec: DrafterSpec, weights: TargetWeights | str) -> DrafterSpec
     if isinstance(weights, str):
         return replace(spec, headers_none=weights)
     try:
-        found = {name: _counterpart(weights, name) for name in (_EMBEDDING, _HEAD)}
+        found = {name: counterpart(weights, name) for name in (EMBEDDING, HEAD)}
     except NetworkError:
         raise
     except AuditError as error:
@@ -177,7 +176,7 @@ def _gather(
         rule = next(role for role in spec.tensors if tensor and role.name == tensor.name)
         theirs: Found | None = None
         try:
-            theirs = _counterpart(weights, name)
+            theirs = counterpart(weights, name)
             if tensor is None or theirs is None:
                 continue
             sides = _Side(ours, tensor), _Side(weights.source, theirs.tensor)
@@ -193,18 +192,6 @@ def _gather(
             found, outside = theirs.tensor.name if theirs else None, isinstance(why, _OutsideError)
             evidence = Evidence(rule.name, found, None, 0, 0, rule, reason=str(why), map_leads_outside=outside)
         yield replace(evidence, bytes_read=ours.spent - before)
-
-
-def _counterpart(weights: TargetWeights, name: str) -> Found | None:
-    """The target's tensor for the drafter's `name`. A head that is tied to the embedding is the embedding."""
-    if name == _EMBEDDING:
-        return weights.find(EMBEDDINGS)
-    source = weights.source
-    raw = read_config(source) if "config.json" in source.files() else {}
-    tied = ConfigView(raw, f"{source.name}: config.json").boolean("tie_word_embeddings")
-    head = None if tied else weights.find(HEADS)
-    # A model without a head of its own is tied, unless it says that it is not; families differ in the default.
-    return weights.find(EMBEDDINGS) if head is None and tied is not False else head
 
 
 def _compare(spec: DrafterSpec, ours: _Side, theirs: _Side, rule: TensorRole, *, shares: int) -> Evidence:
@@ -265,7 +252,7 @@ def _target_rows(spec: DrafterSpec, ours: _Side, theirs: _Side) -> Ids:
     from drafter_audit.measure.closeness import integers
 
     rows = np.arange(ours.rows, dtype=np.int64)
-    mapped = canonical(ours.tensor.name) == _HEAD
+    mapped = canonical(ours.tensor.name) == HEAD
     d2t = spec.clues.tensors.get(_MAP) if mapped else None
     if d2t is None:
         vocabulary = spec.architecture.vocab_size

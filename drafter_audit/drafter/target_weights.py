@@ -8,10 +8,12 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.header import Header
 from drafter_audit.checkpoint.load import checkpoint_files, read_header
 from drafter_audit.checkpoint.shard_index import read_index
 from drafter_audit.checkpoint.table import TensorInfo, TensorTable
+from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.packing import Packing
 from drafter_audit.errors import CheckpointError
 from drafter_audit.sources.base import Source, SourceKind
@@ -28,6 +30,8 @@ EMBEDDINGS = (
     "embed_tokens.weight",
 )
 HEADS = ("lm_head.weight", "language_model.lm_head.weight", "thinker.lm_head.weight", "output.weight")
+
+EMBEDDING, HEAD = "embed_tokens.weight", "lm_head.weight"  # a drafter's canonical names for them
 
 PACKED = ("weight_packed", "qweight")  # what the weights of a quantised module are called
 
@@ -164,6 +168,21 @@ class TargetWeights:
                 file = entry[1].decode(errors="replace") if entry else ""
                 if file in self.source.files() and not leaves_folder(file):
                     yield file
+
+
+def counterpart(weights: TargetWeights, name: str) -> Found | None:
+    """The target's tensor for the drafter's `name`, embedding or head, None where it has none under a known name.
+
+    A head that is tied to the embedding is the embedding. Raises AuditError.
+    """
+    if name == EMBEDDING:
+        return weights.find(EMBEDDINGS)
+    source = weights.source
+    raw = read_config(source) if "config.json" in source.files() else {}
+    tied = ConfigView(raw, f"{source.name}: config.json").boolean("tie_word_embeddings")
+    head = None if tied else weights.find(HEADS)
+    # A model without a head of its own is tied, unless it says that it is not; families differ in the default.
+    return weights.find(EMBEDDINGS) if head is None and tied is not False else head
 
 
 def spellings(name: str) -> tuple[str, ...]:

@@ -27,7 +27,8 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def hub(self) -> Hub:
-        return self.server.hub  # type: ignore[attr-defined]
+        hub: Hub = self.server.hub  # type: ignore[attr-defined]
+        return hub
 
     def log_message(self, *_: Any) -> None:
         """Tests read the log of the hub."""

@@ -1,0 +1,52 @@
+"""What a drafter takes from its target: the embedding, the head or some of its rows; no more of it is read."""
+
+from __future__ import annotations
+
+import os
+
+from torch import Tensor
+
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target_weights import CountedSource, TargetWeights, counterpart
+from drafter_audit.errors import CannotRunError
+from drafter_audit.model.reading import read_rows, read_tensor
+from drafter_audit.model.report import Borrowed
+from drafter_audit.sources.names import is_weight_name
+from drafter_audit.sources.open import open_source
+
+
+def has_weights(ref: str) -> bool:
+    """Whether the target that `ref` names has weight files to lend from. Raises AuditError."""
+    source = open_source(ref)
+    return source.kind != "bundled" and any(map(is_weight_name, source.files()))
+
+
+def lender(spec: DrafterSpec, target: str | None) -> str | None:
+    """The target to borrow from: the one named, else the one that the drafter's files name, where it may be asked.
+
+    For a drafter that is not on the Hub, the Hub is asked only for what the user names.
+    """
+    implied = spec.target.ref
+    if target is not None or implied is None:
+        return target
+    return implied if spec.source == "hub" or os.path.exists(implied) else None
+
+
+def borrow(spec: DrafterSpec, name: str, target: str | None, rows: list[int] | None = None) -> tuple[Tensor, Borrowed]:
+    """The target's tensor for the drafter's `name`, all of it or `rows`, as stored. Raises AuditError."""
+    if target is None:
+        mend = "name the target: load_drafter(..., target=...)"
+        raise CannotRunError(f"{name} is to be the target's, and no target is at hand", spec.name, mend)
+    if not has_weights(target):
+        raise CannotRunError(f"{name} is to be the target's, which has no weights", target, "name its repository")
+    weights = TargetWeights(CountedSource(open_source(target)))
+    found = counterpart(weights, name)
+    if found is None:
+        what = f"{name} is to be the target's, which stores none under a known name"
+        raise CannotRunError(what, target, "store the drafter's own in its file")
+    if found.packed is not None:
+        mend = "name the target before quantisation"
+        raise CannotRunError(f"{name} is to be the target's, and {found.packed}", target, mend)
+    source, info = weights.source, found.tensor
+    tensor = read_tensor(source, info) if rows is None else read_rows(source, info, rows)
+    return tensor, Borrowed(name, info.name, target, tensor.shape[0])

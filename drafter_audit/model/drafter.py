@@ -1,0 +1,164 @@
+"""A drafter that runs: all positions at once for some steps, or step by step beside a text that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.wiring import Wiring
+from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.model.layers import Attend
+from drafter_audit.model.memory import KeyValues, Unrolled
+from drafter_audit.model.network import Network
+from drafter_audit.model.report import LoadReport
+
+Ids = Tensor | Sequence[int]
+
+
+class DrafterCache:
+    """A text as the drafter has seen it: `length` positions of true target states, `drafted` steps beyond them."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.drafted = 0
+        self._memory = KeyValues()
+        self._last: int = 0  # the token of the last true position, and the one of the last step
+        self._newest: int = 0
+        self._hidden: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """A network, the wiring it was built by, and what became of the file's tensors.
+
+    `d2t` [draft_vocab] maps ids where `wiring.vocab_map` says so, None where draft ids are the target's. `states_shape`
+    is (slots, width) of the target's states.
+    """
+
+    spec: DrafterSpec
+    wiring: Wiring
+    loaded: LoadReport
+    network: Network
+    d2t: Tensor | None
+    states_shape: tuple[int, int]
+
+    @torch.no_grad()
+    def unroll(self, input_ids: Ids, states: Tensor, steps: int, *, positions: Ids | None = None) -> Tensor:
+        """`steps` draft steps from every position at once.
+
+        `input_ids` int [T]: the token paired with each state, one ahead of the state's own. `states` [n_slots, T,
+        target_hidden], in slot order. `positions` int [T] for rope, 0.. where they are not given.
+
+        Step k pairs position t with token input_ids[t+k] (zero past the end) and with step k-1's feedback at t; its
+        query sees step 0's keys at positions <= t and those of steps 1..k at t alone, and turns by t+k: what a round of
+        drafting computes that starts at t and has its first k tokens right. Returns float32 [steps, T, draft_vocab].
+        Raises InputsError, CannotRunError.
+        """
+        ids, states = self._checked(input_ids, states)
+        places = torch.arange(len(ids), device=ids.device) if positions is None else self._ids(positions)
+        if steps < 1 or places.shape != ids.shape:
+            what = f"{steps} steps, {len(places)} positions for {len(ids)} tokens"
+            raise InputsError(what, self.spec.name, "pass at least one step, and a position for each token")
+        self._check_window(len(ids) + steps - 1)
+        memory, hidden, logits = Unrolled(), self.network.fuse(states), []
+        for step in range(steps):
+            tokens = _shifted(ids, step + self.wiring.token_shift - 1)
+            turned = places + step + self.wiring.position_offset
+            found, hidden = self.network.step(tokens, hidden, turned, memory.of)
+            logits.append(found.float())
+        return torch.stack(logits)
+
+    def start(self) -> DrafterCache:
+        """An empty text. Raises CannotRunError where the wiring reads tokens that are not there yet."""
+        if self.wiring.token_shift not in (0, 1):
+            what = f"token_shift {self.wiring.token_shift} cannot be run step by step"
+            raise CannotRunError(what, self.spec.name, "use unroll, or a shift of 0 or 1")
+        return DrafterCache()
+
+    @torch.no_grad()
+    def extend(self, cache: DrafterCache, input_ids: Ids, states: Tensor) -> Tensor:
+        """The text goes on by n true positions; what was drafted beyond it is dropped first.
+
+        `input_ids` int [n] and `states` [n_slots, n, target_hidden] as in `unroll`. Returns float32 [n, draft_vocab]:
+        the last row are the first draft step's logits. Raises InputsError, CannotRunError.
+        """
+        ids, states = self._checked(input_ids, states)
+        if not len(ids):
+            raise InputsError("no token", self.spec.name, "extend by one position or more")
+        cache.drafted, cache._memory.length = 0, cache.length
+        tokens = ids if self.wiring.token_shift else torch.cat((ids.new_tensor([cache._last]), ids[:-1]))
+        logits = self._step(cache, tokens, self.network.fuse(states))
+        cache.length += len(ids)
+        cache._last = cache._newest = int(ids[-1])
+        return logits
+
+    @torch.no_grad()
+    def draft(self, cache: DrafterCache, token: int) -> Tensor:
+        """One draft step further, `token` being the target id that the step before drafted.
+
+        Returns float32 [draft_vocab]. Raises InputsError before the first `extend`.
+        """
+        if cache._hidden is None:
+            raise InputsError("nothing to draft from", self.spec.name, "extend the cache by true states first")
+        newest = self._ids([token])
+        tokens = newest if self.wiring.token_shift else newest.new_tensor([cache._newest])
+        logits = self._step(cache, tokens, cache._hidden)
+        cache.drafted += 1
+        cache._newest = token
+        return logits[0]
+
+    def target_ids(self, draft_ids: Ids) -> Tensor:
+        """The target's ids for draft ids of any shape, by `wiring.vocab_map`."""
+        ids = torch.as_tensor(draft_ids, device=self.network.embedding.device).long()
+        if self.d2t is None:
+            return ids
+        return self.d2t[ids] + (ids if self.wiring.vocab_map == "offset" else 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ref": self.spec.ref, "kind": self.spec.kind.name, "loaded": self.loaded.to_dict()}
+
+    def _step(self, cache: DrafterCache, tokens: Tensor, hidden: Tensor) -> Tensor:
+        memory = cache._memory
+        start = memory.length
+        self._check_window(start + len(tokens))
+        places = torch.arange(start, start + len(tokens), device=tokens.device) + self.wiring.position_offset
+        attend: Callable[[int], Attend] = memory.of
+        logits, feedback = self.network.step(tokens, hidden, places, attend)
+        memory.length += len(tokens)
+        cache._hidden = feedback[-1:]
+        return logits.float()
+
+    def _checked(self, input_ids: Ids, states: Tensor) -> tuple[Tensor, Tensor]:
+        ids, (slots, width) = self._ids(input_ids), self.states_shape
+        if tuple(states.shape) != (slots, len(ids), width):
+            what = f"states of shape {list(states.shape)} for {len(ids)} tokens"
+            mend = f"pass [{slots}, {len(ids)}, {width}]: {slots} slots, each state {width} wide"
+            raise InputsError(what, self.spec.name, mend)
+        like = self.network.embedding
+        return ids, states.to(device=like.device, dtype=like.dtype)
+
+    def _ids(self, ids: Ids) -> Tensor:
+        found = torch.as_tensor(ids, device=self.network.embedding.device)
+        rows = self.network.embedding.shape[0]
+        if found.dim() != 1 or found.is_floating_point() or (len(found) and not 0 <= found.min() <= found.max() < rows):
+            what = f"token ids of shape {list(found.shape)} and type {found.dtype}"
+            raise InputsError(what, self.spec.name, f"pass whole numbers [T], from 0 to {rows - 1}")
+        return found.long()
+
+    def _check_window(self, length: int) -> None:
+        window = self.spec.architecture.sliding_window
+        if window is not None and length > window:
+            what = f"{length} positions under a sliding window of {window}, which is not run"
+            raise CannotRunError(what, self.spec.name, f"pass texts of up to {window} positions, drafts included")
+
+
+def _shifted(ids: Tensor, by: int) -> Tensor:
+    """ids[t + by] for each t, zero where there is none."""
+    places = torch.arange(len(ids), device=ids.device) + by
+    inside = (places >= 0) & (places < len(ids))
+    return torch.where(inside, ids[places.clamp(0, max(len(ids) - 1, 0))], 0)

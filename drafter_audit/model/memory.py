@@ -1,0 +1,114 @@
+"""What queries see: all positions at once for some steps, or one text that grows and is cut back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from drafter_audit.model.layers import Attend
+
+_ROWS = 512
+"""Queries whose scores are held at once, in steps after the first: memory grows with the text's length, not its
+square."""
+
+
+class Unrolled:
+    """Step k's query at position t sees step 0's keys at positions <= t and those of steps 1..k at t alone: as a round
+    of drafting that starts at t does, and as EAGLE's training-time test."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def of(self, layer: int) -> Attend:
+        """That layer's `attend`: each call is the next step."""
+        kept = self._kept.setdefault(layer, [])
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+            kept.append((k, v))
+            return _causal(q, k, v, scale) if len(kept) == 1 else _with_own(q, kept, scale)
+
+        return attend
+
+
+class KeyValues:
+    """The keys and values of one text, per layer, in one buffer each that doubles when it is full.
+
+    `length` counts positions; lowering it forgets what lies beyond.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def of(self, layer: int) -> Attend:
+        """That layer's `attend`: its keys are those of the positions from `length` on."""
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+            keys, values = self._with(layer, k, v)
+            if self.length == 0:
+                return _causal(q, k, v, scale)
+            seen = None if q.shape[1] == 1 else _before(q.shape[1], keys.shape[1], q.device)
+            return _attended(q, keys, values, scale, seen)
+
+        return attend
+
+    def _with(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        stop = self.length + k.shape[1]
+        held = self._kept.get(layer)
+        if held is None or held[0].shape[1] < stop:
+            held = (_larger(held and held[0], k, self.length), _larger(held and held[1], v, self.length))
+            self._kept[layer] = held
+        for buffer, new in zip(held, (k, v), strict=True):
+            buffer[:, self.length : stop] = new
+        return held[0][:, :stop], held[1][:, :stop]
+
+
+def _larger(old: Tensor | None, new: Tensor, length: int) -> Tensor:
+    heads, count, size = new.shape
+    buffer = new.new_empty((heads, max(2 * length, length + count, 64), size))
+    if old is not None:
+        buffer[:, :length] = old[:, :length]
+    return buffer
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    return scaled_dot_product_attention(
+        q[None], k[None], v[None], is_causal=True, scale=scale, enable_gqa=len(q) > len(k)
+    )[0]
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, scale: float, seen: Tensor | None) -> Tensor:
+    return scaled_dot_product_attention(
+        q[None], k[None], v[None], attn_mask=seen, scale=scale, enable_gqa=len(q) > len(k)
+    )[0]
+
+
+def _before(queries: int, keys: int, device: torch.device) -> Tensor:
+    """[queries, keys]: the last query sees every key, each one before it one key less."""
+    return torch.ones((queries, keys), dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def _with_own(q: Tensor, kept: list[tuple[Tensor, Tensor]], scale: float) -> Tensor:
+    """Step 0's keys at or before each query's position, and the later steps' keys at that position."""
+    first_k, first_v = kept[0]
+    own_k, own_v = (torch.stack(each, dim=2) for each in zip(*kept[1:], strict=True))  # [kv, T, steps, d]
+    grouped = q.reshape(len(first_k), -1, *q.shape[1:]) * scale  # [kv, group, T, d]
+    parts = [
+        _rows(grouped[:, :, start : start + _ROWS], start, (first_k, first_v), (own_k, own_v))
+        for start in range(0, q.shape[1], _ROWS)
+    ]
+    return torch.cat(parts, dim=2).flatten(0, 1)
+
+
+def _rows(q: Tensor, start: int, first: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor]) -> Tensor:
+    """Queries [kv, group, rows, d] of positions from `start` on -> [kv, group, rows, dv]."""
+    stop = start + q.shape[2]
+    first_k, first_v = (each[:, None, :stop] for each in first)
+    own_k, own_v = (each[:, None, start:stop] for each in own)
+    ahead = ~_before(stop - start, stop, q.device)
+    to_first = (q @ first_k.transpose(-1, -2)).masked_fill_(ahead, float("-inf"))
+    to_own = (own_k @ q.unsqueeze(-1)).squeeze(-1)
+    scores = torch.cat((to_first, to_own), dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
+    read: Tensor = scores[..., :stop] @ first_v + (scores[..., None, stop:] @ own_v).squeeze(-2)
+    return read

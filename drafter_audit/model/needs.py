@@ -1,0 +1,115 @@
+"""Which tensors a network of a given shape and wiring needs, and why others of a checkpoint are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from drafter_audit.drafter.expected import Shapes, expected_tensors
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.wiring import KNOBS, Wiring
+from drafter_audit.errors import CannotRunError
+
+EMBEDDING, HEAD, MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
+
+_RUN = ("eagle3", "eagle3_mla", "eagle3_noaux", "eagle1")
+_OPEN = {"residual": "pre_norm or post_norm", "hidden_norm": "none or hidden_norm", "embedding_scale": "a number"}
+
+# Which knob leaves a tensor out, by the beginning of its canonical name.
+_KNOBS = {
+    "input_norm.": "pre_fc_norm",
+    "fc_norm.": "pre_fc_norm",
+    "layers.0.hidden_norm.": "hidden_norm",
+    "norm.": "final_norm",
+    "embed_tokens.": "embedding",
+    "lm_head.": "head",
+    MAP: "vocab_map",
+}
+
+
+def check_runnable(spec: DrafterSpec) -> None:
+    """Raises CannotRunError for a kind, a format or a setting that this network does not compute."""
+    kind, where = spec.kind.name, spec.name
+    if kind not in _RUN:
+        what = f"a drafter of kind {kind} cannot be run yet" if spec.is_drafter else f"kind {kind} is no EAGLE drafter"
+        raise CannotRunError(what, where, f"kinds that are run: {', '.join(_RUN)}")
+    if spec.table is None:
+        raise CannotRunError("no weights, only a config", where, "name the folder or repository that holds them")
+    if spec.table.gguf:
+        raise CannotRunError("a GGUF file cannot be run", where, "name the checkpoint it was converted from")
+    packing = spec.clues.packing
+    if packing.weights or packing.companions:
+        labels = sorted({weight.label for weight in packing.weights.values()})
+        what = f"quantised weights ({', '.join(labels) or min(packing.companions)})"
+        mend = "name the checkpoint before quantisation, or save it dequantised by the library that wrote it"
+        raise CannotRunError(what, where, mend)
+
+
+def check_told(wiring: Wiring, where: str) -> None:
+    """Raises CannotRunError where a knob that decides numbers is None: nothing is assumed in silence."""
+    told = wiring.to_dict()
+    unknown = [knob for knob in KNOBS if knob in (*_OPEN, "head") and told[knob] is None]
+    if unknown:
+        choices = "; ".join(f"{knob}: {_OPEN.get(knob, 'own or target')}" for knob in unknown)
+        mend = f"pass a wiring that says it ({choices})"
+        raise CannotRunError(f"nothing tells {' and '.join(unknown)}", where, mend)
+
+
+def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
+    """Canonical name -> shape of what the network reads, d2t where ids are mapped through it.
+
+    Raises CannotRunError where a size is not known.
+    """
+    kind, arch = spec.kind.name, spec.architecture
+    norm = wiring.final_norm or wiring.feedback == "post_norm"
+    wired = replace(
+        arch,
+        norm_before_fc=wiring.pre_fc_norm.startswith("whole"),
+        fc_norm=wiring.pre_fc_norm.endswith("per_state"),
+        final_norm=norm,
+    )
+    shapes = expected_tensors(wired, kind)
+    if not shapes:
+        what = "a size that neither config.json nor the tensors tell (heads, widths, vocabulary)"
+        raise CannotRunError(what, spec.name, "complete config.json")
+    hidden = (arch.hidden_size or 0,)
+    if kind == "eagle3_noaux" and spec.clues.first_layer_input == arch.hidden_size:
+        shapes |= _of_a_plain_layer(shapes, hidden)
+    shapes |= {"norm.weight": hidden} if norm else {}
+    shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
+    if wiring.hidden_norm == "none":
+        shapes.pop("layers.0.hidden_norm.weight", None)
+    if wiring.vocab_map != "identity" or wiring.head == "target_rows":
+        shapes[MAP] = (arch.draft_vocab_size or 0,)
+    return shapes
+
+
+def _of_a_plain_layer(shapes: Shapes, hidden: tuple[int, ...]) -> Shapes:
+    """The first attention of a drafter that reads the state alone, no embedding (ModelOpt 0.47.0 modeling_eagle.py,
+    where use_aux_hidden_state is false)."""
+    inputs = [f"layers.0.self_attn.{name}_proj.weight" for name in "qkv"]
+    return {name: (*shapes[name][:1], *hidden) for name in inputs if name in shapes}
+
+
+def _state_norms(spec: DrafterSpec, wiring: Wiring) -> Iterator[str]:
+    """Norms of hidden states besides those that the kind implies."""
+    if wiring.hidden_norm != "none":
+        yield "layers.0.hidden_norm.weight"
+    plain = spec.kind.name == "eagle1" and "layers.0.input_layernorm.weight" in spec.clues.tensors
+    if plain or wiring.hidden_norm == "input_layernorm_then_hidden_norm":
+        yield "layers.0.input_layernorm.weight"
+    if not spec.architecture.regular_layers:
+        yield from (f"layers.{layer}.hidden_norm.weight" for layer in range(1, spec.architecture.num_layers or 1))
+
+
+def optional(name: str) -> bool:
+    """Whether a tensor is read where it is stored and not missed where it is not: the bias of any projection."""
+    return name.startswith("layers.") and name.endswith("_proj.bias")
+
+
+def why_left_out(name: str, role: str, reason: str) -> str | None:
+    """Why a stored tensor that is not needed may be left out; None where its absence would change the numbers."""
+    knob = next((knob for start, knob in _KNOBS.items() if name.startswith(start)), None)
+    if role in ("buffer", "frozen", "unknown") and knob is None:
+        return reason
+    return None if knob is None else f"the wiring's {knob} does without it"
