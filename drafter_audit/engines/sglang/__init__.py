@@ -12,7 +12,7 @@ from drafter_audit.engines.base import Effect, Release, Rule
 from drafter_audit.engines.sglang import rules as r
 from drafter_audit.engines.sglang.drafts import CLASSES, Draft, class_for, named_draft, obstacles
 from drafter_audit.engines.sglang.edit import edit_config
-from drafter_audit.engines.sglang.knobs import ignored, notes, wiring_of
+from drafter_audit.engines.sglang.knobs import faults, ignored, notes, wiring_of
 from drafter_audit.engines.sglang.targets import Captured, capture
 
 RULES: tuple[Rule, ...] = tuple(rule for rule in vars(r).values() if isinstance(rule, Rule))
@@ -70,7 +70,7 @@ def _effect(draft: Draft) -> Effect:
         read=(*(key for key in _READ if key in draft.raw), *_nested(draft)),
         ignored=tuple(ignored(draft)),
         notes=(*captured.notes, *notes(draft)),
-        faults=captured.faults,
+        faults=(*captured.faults, *faults(draft)),
     )
 
 

@@ -124,8 +124,8 @@ def _unread_rope(draft: Draft) -> bool:
     return r.ROPE_OLD.holds(draft.release) and bool(draft.raw.get("rope_parameters")) and not same
 
 
-def notes(draft: Draft) -> Iterator[tuple[Rule, str]]:
-    """What changes no knob of the wiring, and yet what is computed."""
+def faults(draft: Draft) -> Iterator[tuple[Rule, str]]:
+    """What turns no knob of the wiring, and yet changes what is computed."""
     clues = draft.spec.clues
     if draft.spec.architecture.attention_bias:
         yield r.ATTENTION_BIAS, "the biases of q, k and v are dropped"
@@ -140,6 +140,10 @@ def notes(draft: Draft) -> Iterator[tuple[Rule, str]]:
         yield r.FC_SKIPPED, "the captured states are as wide as the embedding, so fc is left out"
     if draft.spec.kind.name == "peagle":
         yield r.PARALLEL, "it is trained to draft several tokens at once, and is run one at a time"
+
+
+def notes(draft: Draft) -> Iterator[tuple[Rule, str]]:
+    """What is good to know, and changes nothing by itself."""
     if any(kind.startswith("gemma") for kind in draft.spec.target.model_types):
         yield r.EMBEDDING_SCALE, "the target scales its embedding by the root of its width, the drafter does not"
     if draft.dropped and draft.layout != "eagle1":

@@ -64,6 +64,7 @@ class _Engine:
             read=_read(release),
             ignored=tuple(_ignored(spec, release, wiring)),
             notes=tuple(_notes(spec)),
+            faults=tuple(_faults(spec)),
             launch=_launch(spec, wiring),
         )
 
@@ -138,20 +139,25 @@ def _ignored(spec: DrafterSpec, release: Release, wiring: Wiring) -> Iterator[tu
         yield "norm_output", feedback(spec, release)[1]
 
 
-def _notes(spec: DrafterSpec) -> _Said:
-    arch, config = spec.architecture, spec.config
+def _faults(spec: DrafterSpec) -> _Said:
+    """What turns no knob of the wiring, and yet changes what is computed."""
     if spec.kind.name == "peagle":
         yield rules.PARALLEL, "the drafter drafts in parallel elsewhere; here it runs step by step"
     dropped = [name for name, key in (("fc.bias", "bias"), ("q_proj.bias", "attention_bias"))
                if spec.clues.stored(name) and not flag(spec, key)]  # fmt: skip
     if dropped:
         yield rules.BIAS, f"{' and '.join(dropped)} are stored, no key announces them: they are dropped"
+    if skips_fc(spec):
+        yield rules.FC_SKIP, f"3 states of {width(spec)} are as wide as the drafter: fc is skipped"
+
+
+def _notes(spec: DrafterSpec) -> _Said:
+    """What is good to know, and changes nothing by itself."""
+    arch, config = spec.architecture, spec.config
     if config.architectures and not _two_model(config.architectures[0]):
         yield rules.CLASS, f"{config.architectures[0]} is accepted in one-model mode, the default, only"
     if not config.has("draft_vocab_size"):
         yield rules.DRAFT_VOCAB, f"draft_vocab_size is absent: vocab_size, {arch.vocab_size}, is taken"
-    if skips_fc(spec):
-        yield rules.FC_SKIP, f"3 states of {width(spec)} are as wide as the drafter: fc is skipped"
     if 0 in (spec.aux_layers.boundaries or ()):
         yield (
             rules.EMBEDDING_STATE,
