@@ -61,6 +61,13 @@ def read_rows(source: Source, info: TensorInfo, rows: Sequence[int]) -> Tensor:
     return _as_tensor(picked, info, (len(rows), *info.shape[1:]))
 
 
+def rows_of(info: TensorInfo, start: int, stop: int) -> TensorInfo:
+    """The rows `[start, stop)` of a table, as a tensor of their own: no more of the file is read for them."""
+    row_bytes = info.nbytes // info.shape[0] if info.shape[0] else 0
+    shape = (stop - start, *info.shape[1:])
+    return info._replace(shape=shape, start=info.start + start * row_bytes, nbytes=(stop - start) * row_bytes)
+
+
 def check_readable(source: Source, info: TensorInfo) -> None:
     """Raises CannotRunError unless the tensor's values lie one after another, in a dtype that is read."""
     where = f"{source.name}/{info.file}"

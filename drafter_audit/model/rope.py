@@ -65,11 +65,20 @@ def rotary(arch: Architecture, wiring: Wiring, *, latent: bool, device: torch.de
     size = (arch.qk_rope_head_dim if latent else arch.head_dim) or 0
     share = dict(arch.rope.scaling).get("partial_rotary_factor", 1.0)
     turned = int(size * (1.0 if latent else share))
-    if wiring.rope_scaling is None:
-        steps = torch.arange(0, turned, 2, dtype=torch.int64).to(torch.float32)
-        return Rotary((1.0 / wiring.rope_theta ** (steps / turned)).to(device), 1.0, latent)
-    frequencies, factor = _scaled(wiring.rope_theta, wiring.rope_scaling, turned, arch.max_position_embeddings)
+    frequencies, factor = _plain(wiring.rope_theta, turned), 1.0
+    if wiring.rope_scaling is not None:
+        frequencies, factor = _scaled(wiring.rope_theta, wiring.rope_scaling, turned, arch.max_position_embeddings)
+    if not 0 < 2 * len(frequencies) <= size or not bool((frequencies.isfinite() & (frequencies >= 0)).all()):
+        what = f"rope of theta {wiring.rope_theta:g} over {turned} of {size} elements with {wiring.rope_scaling}"
+        mend = "correct rope_theta, rope_scaling, head_dim or partial_rotary_factor"
+        raise CannotRunError(f"{what} gives no frequencies", "config.json", mend)
     return Rotary(frequencies.to(device), factor, latent)
+
+
+def _plain(theta: float, turned: int) -> Tensor:
+    steps = torch.arange(0, max(turned, 0), 2, dtype=torch.int64).to(torch.float32)
+    frequencies: Tensor = 1.0 / theta ** (steps / turned)
+    return frequencies
 
 
 def score_factor(wiring: Wiring) -> float:
