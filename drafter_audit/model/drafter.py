@@ -31,7 +31,7 @@ class DrafterCache:
         self._hidden: Tensor | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Drafter:
     """A network, the wiring it was built by, and what became of the file's tensors.
 
@@ -88,6 +88,7 @@ class Drafter:
         ids, states = self._checked(input_ids, states)
         if not len(ids):
             raise InputsError("no token", self.spec.name, "extend by one position or more")
+        self._check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
         cache.drafted, cache._memory.length = 0, cache.length
         tokens = ids if self.wiring.token_shift else torch.cat((ids.new_tensor([cache._last]), ids[:-1]))
         logits = self._step(cache, tokens, self.network.fuse(states))
@@ -118,6 +119,10 @@ class Drafter:
         if self.d2t is None:
             return ids
         return self.d2t[ids] + (ids if self.wiring.vocab_map == "offset" else 0)
+
+    def __repr__(self) -> str:
+        slots, width = self.states_shape
+        return f"Drafter({self.spec.ref!r}, {self.spec.kind.name}, {slots} states of {width}, {self.loaded.dtype})"
 
     def to_dict(self) -> dict[str, Any]:
         return {"ref": self.spec.ref, "kind": self.spec.kind.name, "loaded": self.loaded.to_dict()}

@@ -119,6 +119,8 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
     if wiring.hidden_norm == "none":
         shapes.pop("layers.0.hidden_norm.weight", None)
+    if wiring.head == "target":
+        shapes[HEAD] = (arch.vocab_size or 0, *hidden)
     if wiring.vocab_map != "identity" or wiring.head == "target_rows":
         shapes[MAP] = (arch.draft_vocab_size or 0,)
     return shapes
