@@ -1,4 +1,4 @@
-"""Step by step, in any order of texts that grow and drafts that are dropped, against a fresh run from the true states."""
+"""Step by step, texts growing and drafts dropped in any order, against a fresh run from the true states."""
 
 from __future__ import annotations
 

@@ -27,7 +27,11 @@ def read_tensor(source: Source, info: TensorInfo) -> Tensor:
     """The whole of one tensor, as stored. Raises CannotRunError for a dtype or view that is not read, CheckpointError
     where the file ends before; what the source raises."""
     check_readable(source, info)
-    data = bytearray(info.nbytes)
+    try:
+        data = bytearray(info.nbytes)
+    except MemoryError as error:
+        what = f"{info.name} has {info.nbytes} bytes, more than there is memory for"
+        raise CannotRunError(what, f"{source.name}/{info.file}", "load it on a larger machine") from error
     for start in range(0, info.nbytes, _READ_BYTES):
         stop = min(start + _READ_BYTES, info.nbytes)
         data[start:stop] = _read(source, info, start, stop)
