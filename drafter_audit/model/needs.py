@@ -147,8 +147,6 @@ def _state_norms(spec: DrafterSpec, wiring: Wiring) -> Iterator[str]:
     plain = spec.kind.name == "eagle1" and "layers.0.input_layernorm.weight" in spec.clues.tensors
     if plain or wiring.hidden_norm == "input_layernorm_then_hidden_norm":
         yield "layers.0.input_layernorm.weight"
-    if not spec.architecture.regular_layers:
-        yield from (f"layers.{layer}.hidden_norm.weight" for layer in range(1, spec.architecture.num_layers or 1))
 
 
 def biases(spec: DrafterSpec, needed: Shapes) -> Shapes:
