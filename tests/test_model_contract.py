@@ -14,7 +14,7 @@ import torch
 
 from drafter_audit import Drafter, load_drafter
 from drafter_audit.errors import CannotRunError, CheckpointError, InputsError, UsageError
-from tests.random_drafters import DRAFT_VOCABULARY, HIDDEN, LLAMA, VOCABULARY, write_random
+from tests.random_drafters import DRAFT_VOCABULARY, EAGLE1, HIDDEN, LLAMA, MLA, VOCABULARY, write_random
 from tests.test_network import close, inputs, loaded, wired
 
 IDS, STATES = inputs()
@@ -188,3 +188,17 @@ def test_settings_that_give_no_network_are_named(name: str, tmp_path: Path) -> N
     ref, _ = write_random(tmp_path, LLAMA | config)
     with pytest.raises((CannotRunError, CheckpointError), match=told):
         loaded(ref)
+
+
+def test_a_factor_of_latent_attention_that_is_none_is_named(tmp_path: Path) -> None:
+    config = MLA | {"rope_scaling": {"type": "yarn", "factor": 4.0, "mscale_all_dim": "x"}}
+    ref, _ = write_random(tmp_path, config, "eagle3_mla")
+    with pytest.raises(CannotRunError, match="mscale_all_dim is 'x'"):
+        loaded(ref)
+
+
+@pytest.mark.parametrize("value", ["whole", "per_state"])
+def test_norms_before_fc_need_states_to_fuse(value: str, tmp_path: Path) -> None:
+    ref, _ = write_random(tmp_path, EAGLE1, "eagle1")
+    with pytest.raises(CannotRunError, match="kind eagle1, which fuses no states"):
+        loaded(ref, head="embedding", pre_fc_norm=value)

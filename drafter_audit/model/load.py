@@ -49,7 +49,9 @@ def load_drafter(
     """
     place = place_of(dtype, device)
     if wiring is not None and not isinstance(wiring, Wiring):
-        raise UsageError(f"a wiring of type {type(wiring).__name__}", "load_drafter", "pass a drafter_audit Wiring")
+        raise UsageError(
+            f"a wiring of type {type(wiring).__name__}", "load_drafter", "pass a drafter_audit.drafter.wiring.Wiring"
+        )
     spec = open_drafter(ref, target=target)
     check_runnable(spec)
     wired = declared_wiring(spec) if wiring is None else wiring

@@ -112,6 +112,9 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
         what = "a size that neither config.json nor the tensors tell (heads, widths, vocabulary)"
         raise CannotRunError(what, spec.name, "complete config.json")
     _check_heads(spec)
+    if wiring.pre_fc_norm != "none" and not spec.kind.traits.fuses:
+        what = f"pre_fc_norm {wiring.pre_fc_norm} in a drafter of kind {kind}, which fuses no states"
+        raise CannotRunError(what, spec.name, "pass a wiring with pre_fc_norm none")
     hidden = (arch.hidden_size or 0,)
     if kind == "eagle3_noaux" and spec.clues.first_layer_input == arch.hidden_size:
         shapes |= _of_a_plain_layer(shapes, hidden)

@@ -84,9 +84,11 @@ def _plain(theta: float, turned: int) -> Tensor:
 
 def score_factor(wiring: Wiring) -> float:
     """What latent attention's scores are multiplied by besides 1 / sqrt(d): yarn's `mscale_all_dim`, squared
-    (DeepSeek-V3 modeling_deepseek.py, transformers modeling_deepseek_v3.py:268)."""
+    (DeepSeek-V3 modeling_deepseek.py, transformers modeling_deepseek_v3.py:268). Raises CannotRunError."""
     scaling = dict(wiring.rope_scaling or ())
     share, factor = scaling.get("mscale_all_dim", 0.0), scaling.get("factor", 1.0)
+    if not isinstance(share or 0.0, (int, float)):
+        raise _unusable(str(scaling["type"]), scaling, TypeError(f"mscale_all_dim is {share!r}"))
     return (0.1 * share * math.log(factor) + 1.0) ** 2 if share and factor > 1 else 1.0
 
 
