@@ -92,6 +92,16 @@ def test_where_a_peer_differs_from_its_files_the_declared_wiring_is_not_what_it_
         assert farthest(load_drafter(str(folder), wiring=without, target=target), folder) > 100 * FP32
 
 
+def test_without_states_to_fuse_modelopts_drafter_reads_no_token(tmp_path: Path) -> None:
+    folder = ORACLES / "modelopt_no_states"
+    tables, (wiring, differs) = load_file(folder / "oracle.safetensors"), wiring_of(folder)
+    target = target_of(folder, tmp_path / "target")
+    drafter = load_drafter(str(folder), wiring=replace(wiring, **differs), target=target)
+    assert "which tokens it is given changes nothing" in " ".join(drafter.loaded.notes)
+    ids, states = tables["input_ids"], tables["states"]
+    assert torch.equal(drafter.unroll(ids, states, 3), drafter.unroll(ids.flip(0), states, 3))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-3), ("bfloat16", 0.25)])

@@ -27,6 +27,7 @@ from drafter_audit.model.needs import (
     check_runnable,
     check_told,
     check_values,
+    reads_no_token,
     tensors_needed,
     why_left_out,
 )
@@ -94,6 +95,8 @@ class _Loading:
         weights = {name: self._stored(name, shape) for name, shape in needed.items()}
         weights |= self._tables(tables, weights.get(MAP))
         self._note_map(weights)
+        if reads_no_token(self.spec):
+            self.notes.append("its first layer reads the state alone: which tokens it is given changes nothing")
         return weights
 
     def report(self, weights: dict[str, Tensor], dtype: str) -> LoadReport:

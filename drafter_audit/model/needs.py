@@ -116,7 +116,7 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
         what = f"pre_fc_norm {wiring.pre_fc_norm} in a drafter of kind {kind}, which fuses no states"
         raise CannotRunError(what, spec.name, "pass a wiring with pre_fc_norm none")
     hidden = (arch.hidden_size or 0,)
-    if kind == "eagle3_noaux" and spec.clues.first_layer_input == arch.hidden_size:
+    if reads_no_token(spec):
         shapes |= _of_a_plain_layer(shapes, hidden)
     shapes |= {"norm.weight": hidden} if norm else {}
     shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
@@ -127,6 +127,11 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     if wiring.vocab_map != "identity" or wiring.head == "target_rows":
         shapes[MAP] = (arch.draft_vocab_size or 0,)
     return shapes
+
+
+def reads_no_token(spec: DrafterSpec) -> bool:
+    """Whether the first attention is as wide as the state, so that no embedding is beside it (`_of_a_plain_layer`)."""
+    return spec.kind.name == "eagle3_noaux" and spec.clues.first_layer_input == spec.architecture.hidden_size
 
 
 def _check_heads(spec: DrafterSpec) -> None:
