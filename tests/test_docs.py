@@ -136,11 +136,26 @@ def test_the_conclusions_in_the_readme_are_those_of_the_demo():
 
 
 def test_the_python_in_the_readme_runs(capsys):
-    code, _ = blocks(README, "python")  # the second runs a drafter's weights, and none are bundled
+    code, _ = blocks(README, "python")
     exec(compile(code, "README.md", "exec"), {})
     first, *sentences = capsys.readouterr().out.splitlines()
     assert first == "1190948864 (2, 30, 58)"
     assert sentences
+
+
+def test_the_drafter_in_the_readme_runs():
+    """On a peer's checkpoint in place of its own: no weights are bundled."""
+    from safetensors.torch import load_file
+
+    import drafter_audit
+
+    _, code = blocks(README, "python")
+    folder = ROOT / "tests" / "oracles" / "speculators_plain"
+    theirs = load_file(folder / "oracle.safetensors")
+    code = code.replace('"./ours", target="moonshotai/Kimi-K2.5"', repr(str(folder)))
+    told = {"next_token_ids": theirs["input_ids"], "states": theirs["states"], "drafter_audit": drafter_audit}
+    exec(compile(code, "README.md", "exec"), told)
+    assert float((told["logits"] - theirs["logits"][:3]).abs().max()) < 1e-4
 
 
 def test_the_toml_in_the_readme_follows_its_schema(tmp_path):

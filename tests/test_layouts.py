@@ -76,8 +76,8 @@ def test_deeper_layers_have_their_norm_under_either_name(tmp_path: Path, deep_no
 
 
 def test_irregular_deeper_layers_read_both_inputs(tmp_path: Path) -> None:
-    """TensorRT-LLM's next_layer_regular false."""
-    tensors = {**ENDS, **layer("layers.0", 128, FIRST), **layer("layers.1", 128, DEEP)}
+    """TensorRT-LLM's next_layer_regular false: each has the norms of both (modeling_speculative.py)."""
+    tensors = {**ENDS, **layer("layers.0", 128, FIRST), **layer("layers.1", 128, FIRST)}
     switch = {"next_layer_regular": False, "parallel_draft_step": 1}
     spec, findings = opened(tmp_path, tensors, num_hidden_layers=2, eagle_config=switch)
     assert errors(findings) == []

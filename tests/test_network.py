@@ -197,7 +197,7 @@ def test_deeper_layers_take_their_norm_under_either_name(regular: bool, tmp_path
 def test_inputs_that_do_not_fit_are_told_so(tmp_path: Path) -> None:
     ref, _ = write_random(tmp_path)
     drafter, (ids, states) = loaded(ref), inputs()
-    with pytest.raises(InputsError, match=r"pass \[3, 11, 32\]: 3 slots"):
+    with pytest.raises(InputsError, match=r"pass real numbers \[3, 11, 32\]: 3 slots"):
         drafter.unroll(ids, states[:2], 1)
     with pytest.raises(InputsError, match="from 0 to 59"):
         drafter.unroll(ids + VOCABULARY, states, 1)

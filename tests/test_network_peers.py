@@ -92,6 +92,16 @@ def test_where_a_peer_differs_from_its_files_the_declared_wiring_is_not_what_it_
         assert farthest(load_drafter(str(folder), wiring=without, target=target), folder) > 100 * FP32
 
 
+def test_without_states_to_fuse_modelopts_drafter_reads_no_token(tmp_path: Path) -> None:
+    folder = ORACLES / "modelopt_no_states"
+    tables, (wiring, differs) = load_file(folder / "oracle.safetensors"), wiring_of(folder)
+    target = target_of(folder, tmp_path / "target")
+    drafter = load_drafter(str(folder), wiring=replace(wiring, **differs), target=target)
+    assert "which tokens it is given changes nothing" in " ".join(drafter.loaded.notes)
+    ids, states = tables["input_ids"], tables["states"]
+    assert torch.equal(drafter.unroll(ids, states, 3), drafter.unroll(ids.flip(0), states, 3))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 @pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-3), ("bfloat16", 0.25)])
@@ -106,17 +116,19 @@ def test_the_peers_logits_on_a_gpu(name: str, dtype: str, bound: float, tmp_path
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_the_peers_own_rounds_step_by_step(name: str) -> None:
-    """Each round extends the text by the true states of what was accepted, then drafts as many tokens as the peer."""
+def test_the_peers_own_rounds_step_by_step(name: str, tmp_path: Path) -> None:
+    """Each round extends the text by the true states of what was accepted, then drafts as many tokens as the peer; its
+    logits are the peer's too, where they were recorded."""
     folder = ORACLES / name
-    tables, drafter = load_file(folder / "oracle.safetensors"), load_drafter(str(folder))
+    tables = load_file(folder / "oracle.safetensors")
+    drafter = load_drafter(str(folder), target=target_of(folder, tmp_path / "target"))
     for text in range(sum(key.startswith("sequence") for key in tables)):
-        sequence, states = tables[f"sequence{text}"], tables[f"states{text}"]
-        cache, seen = drafter.start(), 0
-        for length, theirs in zip(tables[f"lengths{text}"].tolist(), tables[f"drafts{text}"].tolist(), strict=True):
-            logits = drafter.extend(cache, sequence[seen + 1 : length + 1], states[:, seen:length])[-1]
-            drafts = [int(drafter.target_ids(logits.argmax()))]
-            while len(drafts) < len(theirs):
-                drafts.append(int(drafter.target_ids(drafter.draft(cache, drafts[-1]).argmax())))
-            assert drafts == theirs
-            seen = length
+        sequence, states, cache, seen = tables[f"sequence{text}"], tables[f"states{text}"], drafter.start(), 0
+        for number, length in enumerate(tables[f"lengths{text}"].tolist()):
+            theirs = tables[f"drafts{text}"][number].tolist()
+            logits = [drafter.extend(cache, sequence[seen + 1 : length + 1], states[:, seen:length])[-1]]
+            logits += [drafter.draft(cache, token) for token in theirs[:-1]]
+            seen, ours = length, torch.stack(logits)
+            assert drafter.target_ids(ours.argmax(dim=-1)).tolist() == theirs
+            peer = tables.get(f"logits{text}")
+            assert peer is None or float((ours - peer[number]).abs().max()) <= FP32

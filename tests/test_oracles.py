@@ -89,7 +89,7 @@ PROMISED = {
     for peer, cases in (("speculators", SPECULATORS), ("specforge", SPECFORGE), ("modelopt", MODELOPT))
     for name, told in cases.items()
 }
-CHAIN = "eagle_chain"  # SafeAILab EAGLE's own chains, on a trained drafter
+CHAINS = ("eagle_chain", "vllm_eagle1")  # whole rounds: EAGLE's own, on a trained drafter, and vLLM's
 
 
 @cache
@@ -113,13 +113,13 @@ def kind_of(name):
 
 def test_each_folder_is_known_whole_and_small():
     folders = {folder.name for folder in ORACLES.iterdir() if folder.is_dir()} - {"scripts", "__pycache__"}
-    assert folders == {*PROMISED, CHAIN}
+    assert folders == {*PROMISED, *CHAINS}
     sizes = {}
     for name in folders:
         files = {file.name: file.stat().st_size for file in (ORACLES / name).iterdir()}
         assert set(files) == {"config.json", "model.safetensors", "oracle.safetensors"}, name
         sizes[name] = sum(files.values())
-    assert max(size for name, size in sizes.items() if name != CHAIN) < 300_000
+    assert max(size for name, size in sizes.items() if name != "eagle_chain") < 300_000
     assert sum(sizes.values()) < 6_000_000
 
 
@@ -167,7 +167,7 @@ def test_the_drafter_declares_what_its_name_promises(name):
     assert spec.architecture.num_layers == layers
 
 
-@pytest.mark.parametrize("name", [*PROMISED, CHAIN])
+@pytest.mark.parametrize("name", [*PROMISED, *CHAINS])
 def test_metadata_says_who_computed_it_and_where_config_and_numbers_part(name):
     metadata = told(name)
     assert {"peer", "version", "computed_by", "flags", "differs", "positions", "end", "shift"} == set(metadata)
@@ -177,13 +177,14 @@ def test_metadata_says_who_computed_it_and_where_config_and_numbers_part(name):
         assert getattr(wiring, knob) != value
 
 
-def test_chains_of_eagle_lie_in_its_sequences():
-    """Of each chain, so many drafts as EAGLE accepted are what the target then wrote."""
-    oracle = tensors(CHAIN)
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_lie_in_their_sequences(name):
+    """Of each chain, so many drafts as the peer accepted are what the target then wrote."""
+    oracle, slots = tensors(name), {"eagle_chain": (3, 128), "vllm_eagle1": (1, 64)}[name]
     for number in range(2):
         sequence, lengths = oracle[f"sequence{number}"], oracle[f"lengths{number}"].tolist()
         drafts, accepted = oracle[f"drafts{number}"], oracle[f"accepted{number}"].tolist()
-        assert oracle[f"states{number}"].shape == (3, lengths[-1], 128)
+        assert oracle[f"states{number}"].shape == (slots[0], lengths[-1], slots[1])
         assert len(sequence) == lengths[-1] + 1
         assert np.diff(lengths).tolist() == [count + 1 for count in accepted[:-1]]
         for length, chain, count in zip(lengths[:-1], drafts, accepted, strict=False):
@@ -192,5 +193,5 @@ def test_chains_of_eagle_lie_in_its_sequences():
 
 def test_the_readme_has_a_row_for_each():
     text = (ORACLES / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `((?:speculators|specforge|modelopt|eagle)_\w+)` \|", text, re.MULTILINE)
-    assert sorted(rows) == sorted([*PROMISED, CHAIN])
+    rows = re.findall(r"^\| `((?:speculators|specforge|modelopt|eagle|vllm)_\w+)` \|", text, re.MULTILINE)
+    assert sorted(rows) == sorted([*PROMISED, *CHAINS])

@@ -100,10 +100,12 @@ def _layer(arch: Architecture, kind: str, layer: int) -> Shapes:
 
 def _layer_norms(arch: Architecture, kind: str, layer: int) -> list[str]:
     """EAGLE-1's first layer has no norm before its attention; EAGLE-3's has one for each of its two inputs, which are
-    one where eh_proj has joined them."""
+    one where eh_proj has joined them. A deeper layer that reads the embedding too has both norms as well
+    (TensorRT-LLM modeling_speculative.py, next_layer_regular)."""
     norms = ["post_attention_layernorm"]
     norms += ["input_layernorm"] if (kind != "eagle1" and not arch.eh_proj) or layer > 0 else []
-    return norms + (["hidden_norm"] if layer == 0 and TRAITS[kind].fuses else [])
+    both = layer == 0 or not arch.regular_layers
+    return norms + (["hidden_norm"] if both and TRAITS[kind].fuses else [])
 
 
 def _attention(arch: Architecture, width: int) -> Shapes:

@@ -115,8 +115,11 @@ def declared_wiring(spec: DrafterSpec) -> Wiring | None:
 
 
 def scaling_of(rope: Rope) -> Scaling | None:
-    """The knob `rope_scaling` for those settings: sorted pairs with the type among them, None for plain rope."""
-    return None if rope.type == "default" else tuple(sorted((("type", rope.type), *rope.scaling)))
+    """The knob `rope_scaling` for those settings: sorted pairs with the type among them, None for plain rope. Of plain
+    rope too a `partial_rotary_factor` below one decides which elements of a head are turned; the split among the axes
+    of an image decides nothing for text."""
+    kept = [pair for pair in rope.scaling if rope.type != "default" or pair[0] == "partial_rotary_factor"]
+    return tuple(sorted((("type", rope.type), *kept))) if kept or rope.type != "default" else None
 
 
 def _last(spec: DrafterSpec) -> Ids | None:

@@ -7,10 +7,11 @@ import os
 from torch import Tensor
 
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.target_weights import CountedSource, TargetWeights, counterpart
-from drafter_audit.errors import CannotRunError
-from drafter_audit.model.reading import read_rows, read_tensor
+from drafter_audit.drafter.target_weights import HEAD, CountedSource, Found, TargetWeights, counterpart
+from drafter_audit.errors import CannotRunError, CheckpointError
+from drafter_audit.model.reading import read_rows, read_tensor, rows_of
 from drafter_audit.model.report import Borrowed
+from drafter_audit.sources.base import Source
 from drafter_audit.sources.names import is_weight_name
 from drafter_audit.sources.open import open_source
 
@@ -32,11 +33,32 @@ def lender(spec: DrafterSpec, target: str | None) -> str | None:
     return implied if spec.source == "hub" or os.path.exists(implied) else None
 
 
-def borrow(spec: DrafterSpec, name: str, target: str | None, rows: list[int] | None = None) -> tuple[Tensor, Borrowed]:
-    """The target's tensor for the drafter's `name`, all of it or `rows`, as stored. Raises AuditError."""
+def borrow(
+    spec: DrafterSpec, name: str, target: str | None, shape: tuple[int, ...], rows: list[int] | None = None
+) -> tuple[Tensor, Borrowed]:
+    """The target's tensor for the drafter's `name`, as stored: `rows` of it, or what `shape` [rows, width] needs.
+
+    Targets pad their tables: of a head the first rows are taken, an embedding is taken whole. Raises AuditError.
+    """
     if target is None:
         mend = "name the target: load_drafter(..., target=...)"
         raise CannotRunError(f"{name} is to be the target's, and no target is at hand", spec.name, mend)
+    found, source = _found(name, target)
+    info = found.tensor
+    enough = rows is not None or (len(info.shape) == 2 and info.shape[0] >= shape[0])
+    if len(info.shape) != 2 or info.shape[1] != shape[1] or not enough:
+        least = f"at least {shape[0]} rows of {shape[1]}" if rows is None else f"rows of {shape[1]}"
+        what = f"the target's {info.name} has the shape {list(info.shape)}, {least} are needed"
+        raise CheckpointError(what, target, "name the drafter's own target")
+    if rows is not None:
+        tensor = read_rows(source, info, rows)
+    else:
+        tensor = read_tensor(source, rows_of(info, 0, shape[0]) if name == HEAD else info)
+    return tensor, Borrowed(name, info.name, target, tensor.shape[0])
+
+
+def _found(name: str, target: str) -> tuple[Found, Source]:
+    """The target's tensor and where it lies. Raises CannotRunError where its values cannot be had."""
     if not has_weights(target):
         raise CannotRunError(f"{name} is to be the target's, which has no weights", target, "name its repository")
     weights = TargetWeights(CountedSource(open_source(target)))
@@ -47,6 +69,4 @@ def borrow(spec: DrafterSpec, name: str, target: str | None, rows: list[int] | N
     if found.packed is not None:
         mend = "name the target before quantisation"
         raise CannotRunError(f"{name} is to be the target's, and {found.packed}", target, mend)
-    source, info = weights.source, found.tensor
-    tensor = read_tensor(source, info) if rows is None else read_rows(source, info, rows)
-    return tensor, Borrowed(name, info.name, target, tensor.shape[0])
+    return found, weights.source

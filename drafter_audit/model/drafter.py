@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,11 @@ from torch import Tensor
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.model.inputs import Ids, as_tensor, positions_of, states_of, step_count, token_ids
 from drafter_audit.model.layers import Attend
 from drafter_audit.model.memory import KeyValues, Unrolled
 from drafter_audit.model.network import Network
 from drafter_audit.model.report import LoadReport
-
-Ids = Tensor | Sequence[int]
 
 
 class DrafterCache:
@@ -32,7 +31,7 @@ class DrafterCache:
         self._hidden: Tensor | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Drafter:
     """A network, the wiring it was built by, and what became of the file's tensors.
 
@@ -59,11 +58,10 @@ class Drafter:
         drafting computes that starts at t and has its first k tokens right. Returns float32 [steps, T, draft_vocab].
         Raises InputsError, CannotRunError.
         """
-        ids, states = self._checked(input_ids, states)
-        places = torch.arange(len(ids), device=ids.device) if positions is None else self._ids(positions)
-        if steps < 1 or places.shape != ids.shape:
-            what = f"{steps} steps, {len(places)} positions for {len(ids)} tokens"
-            raise InputsError(what, self.spec.name, "pass at least one step, and a position for each token")
+        steps, (ids, states) = step_count(steps, self.spec.name), self._checked(input_ids, states)
+        places = positions_of(positions, len(ids), ids.device, self.spec.name)
+        if not len(ids):
+            return torch.zeros((steps, 0, self.network.head.weight.shape[0]), device=ids.device)
         self._check_window(len(ids) + steps - 1)
         memory, hidden, logits = Unrolled(), self.network.fuse(states), []
         for step in range(steps):
@@ -90,6 +88,7 @@ class Drafter:
         ids, states = self._checked(input_ids, states)
         if not len(ids):
             raise InputsError("no token", self.spec.name, "extend by one position or more")
+        self._check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
         cache.drafted, cache._memory.length = 0, cache.length
         tokens = ids if self.wiring.token_shift else torch.cat((ids.new_tensor([cache._last]), ids[:-1]))
         logits = self._step(cache, tokens, self.network.fuse(states))
@@ -113,11 +112,17 @@ class Drafter:
         return logits[0]
 
     def target_ids(self, draft_ids: Ids) -> Tensor:
-        """The target's ids for draft ids of any shape, by `wiring.vocab_map`."""
-        ids = torch.as_tensor(draft_ids, device=self.network.embedding.device).long()
+        """The target's ids for draft ids of any shape, by `wiring.vocab_map`. Raises InputsError."""
+        given, rows = as_tensor(draft_ids, "draft ids", self.spec.name), self.network.head.weight.shape[0]
+        flat = token_ids(given.reshape(-1), rows, self.network.embedding.device, self.spec.name)
+        ids = flat.reshape(given.shape)
         if self.d2t is None:
             return ids
         return self.d2t[ids] + (ids if self.wiring.vocab_map == "offset" else 0)
+
+    def __repr__(self) -> str:
+        slots, width = self.states_shape
+        return f"Drafter({self.spec.ref!r}, {self.spec.kind.name}, {slots} states of {width}, {self.loaded.dtype})"
 
     def to_dict(self) -> dict[str, Any]:
         return {"ref": self.spec.ref, "kind": self.spec.kind.name, "loaded": self.loaded.to_dict()}
@@ -135,20 +140,11 @@ class Drafter:
 
     def _checked(self, input_ids: Ids, states: Tensor) -> tuple[Tensor, Tensor]:
         ids, (slots, width) = self._ids(input_ids), self.states_shape
-        if tuple(states.shape) != (slots, len(ids), width):
-            what = f"states of shape {list(states.shape)} for {len(ids)} tokens"
-            mend = f"pass [{slots}, {len(ids)}, {width}]: {slots} slots, each state {width} wide"
-            raise InputsError(what, self.spec.name, mend)
-        like = self.network.embedding
-        return ids, states.to(device=like.device, dtype=like.dtype)
+        return ids, states_of(states, (slots, len(ids), width), self.network.embedding, self.spec.name)
 
     def _ids(self, ids: Ids) -> Tensor:
-        found = torch.as_tensor(ids, device=self.network.embedding.device)
-        rows = self.network.embedding.shape[0]
-        if found.dim() != 1 or found.is_floating_point() or (len(found) and not 0 <= found.min() <= found.max() < rows):
-            what = f"token ids of shape {list(found.shape)} and type {found.dtype}"
-            raise InputsError(what, self.spec.name, f"pass whole numbers [T], from 0 to {rows - 1}")
-        return found.long()
+        embedding = self.network.embedding
+        return token_ids(ids, embedding.shape[0], embedding.device, self.spec.name)
 
     def _check_window(self, length: int) -> None:
         window = self.spec.architecture.sliding_window

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from drafter_audit.checkpoint.table import TensorInfo
 from drafter_audit.drafter.expected import Shapes, stand_ins
 from drafter_audit.drafter.names import canonical
 from drafter_audit.drafter.open import open_drafter
@@ -21,17 +23,18 @@ from drafter_audit.model.needs import (
     EMBEDDING,
     HEAD,
     MAP,
+    biases,
     check_runnable,
     check_told,
-    optional,
+    check_values,
+    reads_no_token,
     tensors_needed,
     why_left_out,
 )
 from drafter_audit.model.network import build_network
-from drafter_audit.model.reading import read_tensor
+from drafter_audit.model.place import Place, cast, non_finite, place_of
+from drafter_audit.model.reading import read_tensor, rows_of
 from drafter_audit.model.report import Borrowed, LoadReport
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
 
 def load_drafter(
@@ -45,16 +48,21 @@ def load_drafter(
     is not run, CheckpointError for tensors that are missing or of another shape, UsageError for an unknown dtype or
     device, and what opening a reference raises.
     """
-    place = _place(dtype, device)
+    place = place_of(dtype, device)
+    if wiring is not None and not isinstance(wiring, Wiring):
+        raise UsageError(
+            f"a wiring of type {type(wiring).__name__}", "load_drafter", "pass a drafter_audit.drafter.wiring.Wiring"
+        )
     spec = open_drafter(ref, target=target)
     check_runnable(spec)
-    wired = wiring or declared_wiring(spec)
+    wired = declared_wiring(spec) if wiring is None else wiring
     if wired is None:
         raise CannotRunError(f"no wiring is known for kind {spec.kind.name}", spec.name, "pass one")
     check_told(wired, spec.name)
-    loading = _Loading(spec, wired, lender(spec, target), target is not None)
-    weights = {name: _cast(tensor, place) for name, tensor in loading.read().items()}
-    report = loading.report(weights, dtype, device)
+    check_values(wired)
+    loading = _Loading(spec, wired, place, lender(spec, target), target is not None)
+    weights = loading.read()
+    report = loading.report(weights, dtype)
     d2t = weights.pop(MAP, None) if wired.vocab_map != "identity" else None
     network = build_network(weights, spec.architecture, spec.kind.name, wired)
     _check_map(spec, d2t, network.head.weight.shape[0])
@@ -63,39 +71,47 @@ def load_drafter(
 
 @dataclass
 class _Loading:
-    """One drafter's tensors while they are read. `target` is whom to borrow from, `named` whether the user said so."""
+    """One drafter's tensors while they are read. Each is cast to `place` before the next is read. `target` is whom to
+    borrow from, `named` whether the user said so."""
 
     spec: DrafterSpec
     wiring: Wiring
+    place: Place
     target: str | None
     named: bool
     used: set[str] = field(default_factory=set)
     borrowed: list[Borrowed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    all_ones: list[str] = field(default_factory=list)
 
     def read(self) -> dict[str, Tensor]:
-        """Canonical name -> tensor as stored, of all that the network reads. Raises AuditError."""
+        """Canonical name -> tensor, of all that the network reads. Raises AuditError."""
         needed = tensors_needed(self.spec, self.wiring)
+        needed |= biases(self.spec, needed)
         tables = {EMBEDDING: needed.pop(EMBEDDING), HEAD: needed.pop(HEAD)}
-        self._check_stored(needed | {name: tables[name] for name in self._own_tables()})
+        wanted = needed | {name: tables[name] for name in self._own_tables()}
+        self._check_stored(wanted)
+        self._check_none_lost(wanted)
         weights = {name: self._stored(name, shape) for name, shape in needed.items()}
-        weights |= {name: self._stored(name, None) for name in self.spec.clues.tensors if optional(name)}
-        self._check_none_lost(needed)
-        return weights | self._tables(tables, weights.get(MAP))
+        weights |= self._tables(tables, weights.get(MAP))
+        self._note_map(weights)
+        if reads_no_token(self.spec):
+            self.notes.append("its first layer reads the state alone: which tokens it is given changes nothing")
+        return weights
 
-    def report(self, weights: dict[str, Tensor], dtype: str, device: str) -> LoadReport:
+    def report(self, weights: dict[str, Tensor], dtype: str) -> LoadReport:
         table = self.spec.table or ()
-        bad = {name: int((~tensor.isfinite()).sum()) for name, tensor in weights.items()}
+        bad = {name: non_finite(tensor) for name, tensor in weights.items()}
         return LoadReport(
             wiring=self.wiring,
             dtype=dtype,
-            device=device,
+            device=str(self.place[1]),
             used=tuple(sorted(self.used)),
             ignored=tuple((role.name, self._why(role) or "") for role in self._left_out()),
             borrowed=tuple(self.borrowed),
             notes=tuple(self.notes),
             non_finite=tuple((name, count) for name, count in bad.items() if count),
-            all_ones=tuple(name for name, tensor in weights.items() if is_norm(name) and bool((tensor == 1).all())),
+            all_ones=tuple(self.all_ones),
             stored_dtypes=tuple(sorted({tensor.dtype for tensor in table if tensor.name in self.used})),
         )
 
@@ -112,19 +128,18 @@ class _Loading:
             mend = "save them too, or pass a wiring that does without"
             raise CheckpointError(f"the wiring needs tensors that are not stored: {names}", self.spec.name, mend)
 
-    def _stored(self, name: str, shape: tuple[int, ...] | None) -> Tensor:
+    def _stored(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor of the file, cut out of a fused one if need be. Raises CheckpointError for another shape."""
-        stored = self.spec.clues.tensors
-        spelled = name if name in stored else next(other for other in stand_ins(name) if other in stored)
-        info = stored[spelled]
+        info = next(self._sources({name: shape}))
         self.used.add(info.name)
-        tensor = read_tensor(self.spec.origin, info)
-        if spelled != name and not is_norm(spelled):
-            tensor = _cut(tensor, name, self.spec)
-        if shape is not None and tuple(tensor.shape) != shape:
+        part = info if canonical(info.name) == name or is_norm(name) else _cut(info, name, self.spec)
+        if part.shape != shape:
             what = f"{info.name} has the shape {list(info.shape)} where {list(shape)} is needed for {name}"
             raise CheckpointError(what, f"{self.spec.name}/{info.file}", "make config.json agree with the weights")
-        return tensor
+        tensor = read_tensor(self.spec.origin, part)
+        if is_norm(name) and bool((tensor == 1).all()):
+            self.all_ones.append(name)
+        return cast(tensor, name, self.place, f"{self.spec.name}/{info.file}")
 
     def _tables(self, shapes: Shapes, d2t: Tensor | None) -> dict[str, Tensor]:
         """Embedding and head, from where the wiring says."""
@@ -141,12 +156,9 @@ class _Loading:
         if copy and not (self.named and self.target is not None and has_weights(self.target)):
             self.notes.append(f"{name} is the file's copy, taken for the target's: no target with weights was named")
             return self._stored(name, shape)
-        tensor, borrowed = borrow(self.spec, name, self.target, rows)
-        if tensor.dim() != 2 or tensor.shape[1] != shape[1]:
-            what = f"the target's {borrowed.tensor} has the shape {list(tensor.shape)}, rows of {shape[1]} are needed"
-            raise CheckpointError(what, borrowed.target, "name the drafter's own target")
+        tensor, borrowed = borrow(self.spec, name, self.target, shape, rows)
         self.borrowed.append(borrowed)
-        return tensor
+        return cast(tensor, name, self.place, borrowed.target)
 
     def _left_out(self) -> list[TensorRole]:
         return [role for role in self.spec.tensors if role.dtype is not None and role.name not in self.used]
@@ -154,44 +166,54 @@ class _Loading:
     def _why(self, role: TensorRole) -> str | None:
         return why_left_out(canonical(role.name), role.role, role.reason)
 
-    def _check_none_lost(self, needed: Shapes) -> None:
+    def _check_none_lost(self, wanted: Shapes) -> None:
         """Raises CannotRunError where a trained tensor would be read by nothing: the numbers would be others."""
-        lost = [
-            role.name for role in self._left_out() if canonical(role.name) not in needed and self._why(role) is None
-        ]
+        read = {info.name for info in self._sources(wanted)}
+        lost = [role.name for role in self._left_out() if role.name not in read and self._is_lost(role, wanted)]
         if lost:
             what = f"no network here reads {', '.join(lost[:4])}"
             raise CannotRunError(what, self.spec.name, "a drafter with such parts cannot be run yet")
 
+    def _is_lost(self, role: TensorRole, wanted: Shapes) -> bool:
+        """A bias is lost where its weight is read, whatever knob would leave out both."""
+        name = canonical(role.name)
+        of_a_read_weight = name.endswith(".bias") and name.removesuffix("bias") + "weight" in wanted
+        return name not in wanted and (of_a_read_weight or self._why(role) is None)
 
-def _cut(fused: Tensor, name: str, spec: DrafterSpec) -> Tensor:
-    """The rows of one projection in a fused one: q, k, v one after another, or gate and up."""
+    def _sources(self, wanted: Shapes) -> Iterator[TensorInfo]:
+        """The stored tensors that hold the wanted ones, fused ones among them."""
+        stored = self.spec.clues.tensors
+        for name in wanted:
+            spelled = name if name in stored else next(other for other in stand_ins(name) if other in stored)
+            yield stored[spelled]
+
+    def _note_map(self, weights: dict[str, Tensor]) -> None:
+        if self.wiring.vocab_map == "identity" or MAP not in weights:
+            return
+        ids, rows = torch.tensor(_target_rows(weights[MAP].cpu(), self.wiring)), weights[EMBEDDING].shape[0]
+        outside = int(((ids < 0) | (ids >= rows)).sum())
+        if outside:
+            self.notes.append(f"{outside} of {len(ids)} draft ids lead outside the target's {rows}: d2t is no such map")
+
+
+def _cut(fused: TensorInfo, name: str, spec: DrafterSpec) -> TensorInfo:
+    """The rows of one projection in a fused one: q, k, v one after another, or gate and up. Raises CheckpointError
+    where their sizes do not add up to the fused one's."""
     arch, size = spec.architecture, spec.architecture.head_dim or 0
-    queries, keys = (arch.num_attention_heads or 0) * size, (arch.num_key_value_heads or 0) * size
-    inner = arch.intermediate_size or 0
-    rows = {"q_proj": (0, queries), "k_proj": (queries, queries + keys), "v_proj": (queries + keys, queries + 2 * keys)}
-    rows |= {"gate_proj": (0, inner), "up_proj": (inner, 2 * inner)}
-    start, stop = rows[name.split(".")[-2]]
-    return fused[start:stop]
+    keys, inner = (arch.num_key_value_heads or 0) * size, arch.intermediate_size or 0
+    sizes = {"q_proj": (arch.num_attention_heads or 0) * size, "k_proj": keys, "v_proj": keys}
+    wanted = name.split(".")[-2]
+    sizes = sizes if wanted in sizes else {"gate_proj": inner, "up_proj": inner}
+    if not fused.shape or sum(sizes.values()) != fused.shape[0]:
+        what = f"{fused.name} has the shape {list(fused.shape)} where its parts have {list(sizes.values())} rows"
+        raise CheckpointError(what, f"{spec.name}/{fused.file}", "make config.json agree with the weights")
+    start = sum(list(sizes.values())[: list(sizes).index(wanted)])
+    return rows_of(fused, start, start + sizes[wanted])
 
 
 def _target_rows(d2t: Tensor, wiring: Wiring) -> list[int]:
     rows = d2t.long() + (0 if wiring.vocab_map == "absolute" else torch.arange(len(d2t)))
     return [int(row) for row in rows]
-
-
-def _place(dtype: str, device: str) -> tuple[torch.dtype, torch.device]:
-    if dtype not in _DTYPES:
-        raise UsageError(f"dtype {dtype!r}", "load_drafter", f"name one of {', '.join(_DTYPES)}")
-    try:
-        return _DTYPES[dtype], torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        raise UsageError(f"device {device!r} ({error})", "load_drafter", "name one that torch has here") from error
-
-
-def _cast(tensor: Tensor, place: tuple[torch.dtype, torch.device]) -> Tensor:
-    dtype, device = place
-    return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device, torch.int64)
 
 
 def _check_map(spec: DrafterSpec, d2t: Tensor | None, rows: int) -> None:

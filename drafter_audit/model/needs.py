@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import get_args
 
 from drafter_audit.drafter.expected import Shapes, expected_tensors
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import KNOBS, Wiring
-from drafter_audit.errors import CannotRunError
+from drafter_audit.drafter.wiring import (
+    KNOBS,
+    Concat,
+    Embedding,
+    Head,
+    HiddenNorm,
+    PreFcNorm,
+    Side,
+    VocabMap,
+    Wiring,
+)
+from drafter_audit.errors import CannotRunError, CheckpointError, UsageError
 
 EMBEDDING, HEAD, MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
 
 _RUN = ("eagle3", "eagle3_mla", "eagle3_noaux", "eagle1")
 _OPEN = {"residual": "pre_norm or post_norm", "hidden_norm": "none or hidden_norm", "embedding_scale": "a number"}
+
+_CHOICES = MappingProxyType(
+    {"pre_fc_norm": PreFcNorm, "residual": Side, "feedback": Side, "hidden_norm": HiddenNorm, "concat": Concat}
+    | {"vocab_map": VocabMap, "embedding": Embedding, "head": Head, "last_state": Side}
+)
+_NUMBERS: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {"token_shift": (int,), "position_offset": (int,), "rope_theta": (int, float)}
+    | {"embedding_scale": (int, float, type(None))}
+)
 
 # Which knob leaves a tensor out, by the beginning of its canonical name.
 _KNOBS = {
@@ -35,6 +57,10 @@ def check_runnable(spec: DrafterSpec) -> None:
         raise CannotRunError(what, where, f"kinds that are run: {', '.join(_RUN)}")
     if spec.table is None:
         raise CannotRunError("no weights, only a config", where, "name the folder or repository that holds them")
+    declared = spec.clues.config.integer("num_aux_hidden_states") or len(spec.aux_layers.declared or ())
+    if kind == "eagle3_noaux" and declared > 1 and spec.clues.config.eagle.boolean("use_aux_hidden_state") is not False:
+        what = f"fc.weight is not stored, and config.json declares {declared} states to fuse"
+        raise CheckpointError(what, where, "save fc too, or declare use_aux_hidden_state false")
     if spec.table.gguf:
         raise CannotRunError("a GGUF file cannot be run", where, "name the checkpoint it was converted from")
     packing = spec.clues.packing
@@ -55,6 +81,19 @@ def check_told(wiring: Wiring, where: str) -> None:
         raise CannotRunError(f"nothing tells {' and '.join(unknown)}", where, mend)
 
 
+def check_values(wiring: Wiring) -> None:
+    """Raises UsageError for a knob with a value that is none of its own: it would be run as another one."""
+    told = wiring.to_dict()
+    for knob, choices in _CHOICES.items():
+        if told[knob] is not None and told[knob] not in get_args(choices):
+            names = ", ".join(get_args(choices))
+            raise UsageError(f"the wiring's {knob} is {told[knob]!r}", "load_drafter", f"name one of {names}")
+    for knob, kinds in _NUMBERS.items():
+        value = told[knob]
+        if not isinstance(value, kinds) or (isinstance(value, float) and not math.isfinite(value)):
+            raise UsageError(f"the wiring's {knob} is {value!r}", "load_drafter", "pass a finite number")
+
+
 def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     """Canonical name -> shape of what the network reads, d2t where ids are mapped through it.
 
@@ -72,16 +111,34 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     if not shapes:
         what = "a size that neither config.json nor the tensors tell (heads, widths, vocabulary)"
         raise CannotRunError(what, spec.name, "complete config.json")
+    _check_heads(spec)
+    if wiring.pre_fc_norm != "none" and not spec.kind.traits.fuses:
+        what = f"pre_fc_norm {wiring.pre_fc_norm} in a drafter of kind {kind}, which fuses no states"
+        raise CannotRunError(what, spec.name, "pass a wiring with pre_fc_norm none")
     hidden = (arch.hidden_size or 0,)
-    if kind == "eagle3_noaux" and spec.clues.first_layer_input == arch.hidden_size:
+    if reads_no_token(spec):
         shapes |= _of_a_plain_layer(shapes, hidden)
     shapes |= {"norm.weight": hidden} if norm else {}
     shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
     if wiring.hidden_norm == "none":
         shapes.pop("layers.0.hidden_norm.weight", None)
+    if wiring.head == "target":
+        shapes[HEAD] = (arch.vocab_size or 0, *hidden)
     if wiring.vocab_map != "identity" or wiring.head == "target_rows":
         shapes[MAP] = (arch.draft_vocab_size or 0,)
     return shapes
+
+
+def reads_no_token(spec: DrafterSpec) -> bool:
+    """Whether the first attention is as wide as the state, so that no embedding is beside it (`_of_a_plain_layer`)."""
+    return spec.kind.name == "eagle3_noaux" and spec.clues.first_layer_input == spec.architecture.hidden_size
+
+
+def _check_heads(spec: DrafterSpec) -> None:
+    heads, keys = spec.architecture.num_attention_heads or 1, spec.architecture.num_key_value_heads or 1
+    if spec.architecture.kv_lora_rank is None and heads % keys:
+        what = f"{heads} heads of queries over {keys} of keys"
+        raise CheckpointError(what, spec.name, "correct num_attention_heads and num_key_value_heads in config.json")
 
 
 def _of_a_plain_layer(shapes: Shapes, hidden: tuple[int, ...]) -> Shapes:
@@ -98,13 +155,12 @@ def _state_norms(spec: DrafterSpec, wiring: Wiring) -> Iterator[str]:
     plain = spec.kind.name == "eagle1" and "layers.0.input_layernorm.weight" in spec.clues.tensors
     if plain or wiring.hidden_norm == "input_layernorm_then_hidden_norm":
         yield "layers.0.input_layernorm.weight"
-    if not spec.architecture.regular_layers:
-        yield from (f"layers.{layer}.hidden_norm.weight" for layer in range(1, spec.architecture.num_layers or 1))
 
 
-def optional(name: str) -> bool:
-    """Whether a tensor is read where it is stored and not missed where it is not: the bias of any projection."""
-    return name.startswith("layers.") and name.endswith("_proj.bias")
+def biases(spec: DrafterSpec, needed: Shapes) -> Shapes:
+    """The stored biases of projections that are needed: read where there are any, not missed where there are none."""
+    beside = {name.removesuffix("weight") + "bias": shape[:1] for name, shape in needed.items() if "_proj." in name}
+    return {name: rows for name, rows in beside.items() if name in spec.clues.tensors}
 
 
 def why_left_out(name: str, role: str, reason: str) -> str | None:

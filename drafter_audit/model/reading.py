@@ -27,7 +27,11 @@ def read_tensor(source: Source, info: TensorInfo) -> Tensor:
     """The whole of one tensor, as stored. Raises CannotRunError for a dtype or view that is not read, CheckpointError
     where the file ends before; what the source raises."""
     check_readable(source, info)
-    data = bytearray(info.nbytes)
+    try:
+        data = bytearray(info.nbytes)
+    except MemoryError as error:
+        what = f"{info.name} has {info.nbytes} bytes, more than there is memory for"
+        raise CannotRunError(what, f"{source.name}/{info.file}", "load it on a larger machine") from error
     for start in range(0, info.nbytes, _READ_BYTES):
         stop = min(start + _READ_BYTES, info.nbytes)
         data[start:stop] = _read(source, info, start, stop)
@@ -59,6 +63,13 @@ def read_rows(source: Source, info: TensorInfo, rows: Sequence[int]) -> Tensor:
             picked[place * row_bytes : (place + 1) * row_bytes] = data[start : start + row_bytes]
         at = end
     return _as_tensor(picked, info, (len(rows), *info.shape[1:]))
+
+
+def rows_of(info: TensorInfo, start: int, stop: int) -> TensorInfo:
+    """The rows `[start, stop)` of a table, as a tensor of their own: no more of the file is read for them."""
+    row_bytes = info.nbytes // info.shape[0] if info.shape[0] else 0
+    shape = (stop - start, *info.shape[1:])
+    return info._replace(shape=shape, start=info.start + start * row_bytes, nbytes=(stop - start) * row_bytes)
 
 
 def check_readable(source: Source, info: TensorInfo) -> None:

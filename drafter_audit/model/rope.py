@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from drafter_audit.drafter.architecture import Architecture
-from drafter_audit.drafter.wiring import Scaling, Wiring
+from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError
 
 SCALED = ("linear", "llama3", "yarn")
@@ -63,24 +63,36 @@ def rotary(arch: Architecture, wiring: Wiring, *, latent: bool, device: torch.de
     """The rope that a wiring asks for. Latent attention turns its own `qk_rope_head_dim`, in pairs side by side
     (DeepSeek-V3 modeling_deepseek.py). Raises CannotRunError for a type or settings that are not run."""
     size = (arch.qk_rope_head_dim if latent else arch.head_dim) or 0
-    share = dict(arch.rope.scaling).get("partial_rotary_factor", 1.0)
-    turned = int(size * (1.0 if latent else share))
-    if wiring.rope_scaling is None:
-        steps = torch.arange(0, turned, 2, dtype=torch.int64).to(torch.float32)
-        return Rotary((1.0 / wiring.rope_theta ** (steps / turned)).to(device), 1.0, latent)
-    frequencies, factor = _scaled(wiring.rope_theta, wiring.rope_scaling, turned, arch.max_position_embeddings)
+    scaling = dict(wiring.rope_scaling or {"type": "default"})
+    turned = int(size * (1.0 if latent else scaling.get("partial_rotary_factor", 1.0)))
+    if scaling["type"] == "default":
+        frequencies, factor = _plain(wiring.rope_theta, turned), 1.0
+    else:
+        frequencies, factor = _scaled(wiring.rope_theta, scaling, turned, arch.max_position_embeddings)
+    if not 0 < 2 * len(frequencies) <= size or not bool((frequencies.isfinite() & (frequencies >= 0)).all()):
+        what = f"rope of theta {wiring.rope_theta:g} over {turned} of {size} elements with {wiring.rope_scaling}"
+        mend = "correct rope_theta, rope_scaling, head_dim or partial_rotary_factor"
+        raise CannotRunError(f"{what} gives no frequencies", "config.json", mend)
     return Rotary(frequencies.to(device), factor, latent)
+
+
+def _plain(theta: float, turned: int) -> Tensor:
+    steps = torch.arange(0, max(turned, 0), 2, dtype=torch.int64).to(torch.float32)
+    frequencies: Tensor = 1.0 / theta ** (steps / turned)
+    return frequencies
 
 
 def score_factor(wiring: Wiring) -> float:
     """What latent attention's scores are multiplied by besides 1 / sqrt(d): yarn's `mscale_all_dim`, squared
-    (DeepSeek-V3 modeling_deepseek.py, transformers modeling_deepseek_v3.py:268)."""
+    (DeepSeek-V3 modeling_deepseek.py, transformers modeling_deepseek_v3.py:268). Raises CannotRunError."""
     scaling = dict(wiring.rope_scaling or ())
     share, factor = scaling.get("mscale_all_dim", 0.0), scaling.get("factor", 1.0)
+    if not isinstance(share or 0.0, (int, float)):
+        raise _unusable(str(scaling["type"]), scaling, TypeError(f"mscale_all_dim is {share!r}"))
     return (0.1 * share * math.log(factor) + 1.0) ** 2 if share and factor > 1 else 1.0
 
 
-def _scaled(theta: float, scaling: Scaling, turned: int, longest: int | None) -> tuple[Tensor, float]:
+def _scaled(theta: float, scaling: Mapping[str, Any], turned: int, longest: int | None) -> tuple[Tensor, float]:
     values = dict(scaling)
     kind = values.pop("type")
     if kind not in SCALED:

@@ -9,6 +9,8 @@ from drafter_audit.audit.lint import Lint, lint
 from tests.checkpoints import read_peer, write_checkpoint
 from tests.findings.case import Build, Case
 
+ORACLES = Path(__file__).parents[1] / "oracles"
+
 
 def _peer(name: str, config: dict[str, Any] | None = None, *, called: str = "drafter", drop: str = "") -> Build:
     """A peer's drafter with other settings, in a folder of that name, without one tensor."""
@@ -36,7 +38,12 @@ CASES = (
     Case(
         "NORM-OUTPUT-SF",
         fires=_peer("specforge_eagle3", {"norm_output": True}),
-        silent=_peer("specforge_eagle3", {"norm_output": False}),
+        silent=_peer("specforge_eagle3"),
+    ),
+    Case(
+        "NORM-OUTPUT-SF",
+        fires=_peer("specforge_eagle3", {"norm_output": False}),
+        silent=_peer("speculators_eagle3", {"norm_output": False}),
     ),
     # speculators has meant one thing by it from the start
     Case(
@@ -48,6 +55,16 @@ CASES = (
         "MODELOPT-2NORM",
         fires=_peer("modelopt_eagle3"),
         silent=_peer("modelopt_eagle3", drop="layers.0.input_layernorm.weight"),
+    ),
+    Case(
+        "MODELOPT-2NORM",
+        fires=_peer("modelopt_eagle3_kimik2"),
+        silent=_peer("modelopt_eagle3_kimik2", drop="layers.0.input_layernorm.weight"),
+    ),
+    Case(
+        "MODELOPT-NO-STATES",
+        fires=lambda folder: lint(str(ORACLES / "modelopt_no_states")),
+        silent=lambda folder: lint(str(ORACLES / "modelopt_plain")),
     ),
     Case(
         "MODELOPT-VLLM",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from drafter_audit.audit.lint import lint
 from tests.findings.case import Case
 from tests.findings.drafters import HIDDEN, TOKENS, ids, kimi, peer
+
+ORACLES = Path(__file__).parents[1] / "oracles"
 
 CASES = (
     Case("SHAPE-MISMATCH", fires=kimi(intermediate_size=12288), silent=kimi()),
@@ -23,6 +28,12 @@ CASES = (
         "SHAPE-MISMATCH",
         fires=peer("speculators_eagle3", nested="transformer_layer_config", head_dim=None),
         silent=peer("speculators_eagle3"),
+    ),
+    # ModelOpt wrote the target's rank beside queries of full rank.
+    Case(
+        "SHAPE-MISMATCH",
+        fires=lambda folder: lint(str(ORACLES / "modelopt_mla_no_q_lora")),
+        silent=lambda folder: lint(str(ORACLES / "modelopt_mla")),
     ),
     Case("TENSOR-SHAPE", fires=kimi(added={"norm.weight": ("BF16", (4096,))}), silent=kimi()),
     # A drafter may be narrower or wider than its target.

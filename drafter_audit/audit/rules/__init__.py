@@ -111,6 +111,7 @@ _WIRING: tuple[Rule, ...] = (
     pair.tokenizers,
     exports.norm_output,
     exports.modelopt,
+    exports.without_embedding,
     exports.promised,
     exports.detected,
     loading.class_name,

@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 
 from drafter_audit.audit.code import Code
-from drafter_audit.audit.finding import Finding, Findings
+from drafter_audit.audit.finding import Finding, Findings, Severity
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.facts import registry
 
 CODES = (
     Code(
         "NORM-OUTPUT-SF",
-        ("warning",),
-        what="A drafter of SpecForge's declares norm_output, whose meaning changed on 2026-09-15.",
+        ("warning", "info"),
+        what="A drafter of SpecForge's declares norm_output, true or false, whose meaning changed on 2026-09-15.",
         silent=(
-            "Trained before, it fed the next step the state before the norm, and engines feed it the one after: the "
-            "first position drafts well, the next ones do not."
+            "Trained before with true, it fed the next step the state before the norm, and engines feed it the one "
+            "after: the first position drafts well, the next ones do not. Trained before with false, its head read "
+            "states without the final norm, which engines apply all the same."
         ),
         evidence=(
             "SpecForge's fingerprint and the key. The date of training stands in no file. Run: release 0.2.0 computes "
             "plain feedback with the key true, and gives the head the state without the norm with the key false."
         ),
-        fix="Trained before the change: remove the key. Trained after it: leave it.",
+        fix=(
+            "True, trained before the change: remove the key. False, trained before it: no config mends it, train "
+            "again or run it without the final norm. Trained after: leave it."
+        ),
         source="https://github.com/sgl-project/SpecForge/pull/879",
     ),
     Code(
@@ -37,13 +41,29 @@ CODES = (
         ),
         evidence=(
             "ModelOpt's fingerprint. Run: the training forward of release 0.47.0 gives the logits of both norms, not "
-            "of one. Where all weights of input_layernorm are alike, the two are one."
+            "of one; for latent attention with transformers' DeepSeek-V3 layer in place of Kimi's own. Where all "
+            "weights of input_layernorm are alike, the two are one."
         ),
         fix="Run both ways and compare.",
         source=(
             "NVIDIA/Model-Optimizer bdd10c2db (#689, 2025-12-19), plugins/hf_eagle.py and transformers' "
             "LlamaDecoderLayer"
         ),
+    ),
+    Code(
+        "MODELOPT-NO-STATES",
+        ("error",),
+        what="The first attention is as wide as one state: it was trained without an embedding beside it.",
+        silent=(
+            "A load that stops names a shape and not its cause. No engine has this network: each joins the embedding "
+            "and the state."
+        ),
+        evidence=(
+            "The columns of the first projections. Run: ModelOpt 0.47.0 with use_aux_hidden_state false gives its "
+            "logits from the target's last state alone, whatever the tokens are."
+        ),
+        fix="None in the config: train it again with use_aux_hidden_state true.",
+        source="NVIDIA/Model-Optimizer 0.47.0 torch/speculative/plugins/modeling_eagle.py, EagleModule",
     ),
     Code(
         "MODELOPT-VLLM",
@@ -93,30 +113,59 @@ CODES = (
 
 _EAGLE31 = re.compile(r"eagle[-_]?3[._]1(?!\d)", re.IGNORECASE)
 _PEAGLE = re.compile(r"(?<![a-z])p-?eagle", re.IGNORECASE)
+_LAYERS = {"eagle3": "Llama", "eagle3_mla": "latent-attention"}
 _EAGLE3 = ("eagle3", "eagle3_mla", "eagle3_noaux", "peagle")
 
 
 def norm_output(spec: DrafterSpec) -> Findings:
-    if spec.dialect.name == "specforge" and spec.architecture.norm_output:
+    declared = spec.config.boolean("norm_output")
+    if spec.dialect.name != "specforge" or declared is None:
+        return
+    severity, consequence = _NORM_OUTPUT[declared]
+    what = f"norm_output is {str(declared).lower()} in a drafter of SpecForge's"
+    yield Finding("NORM-OUTPUT-SF", severity, what, consequence, key="norm_output")
+
+
+_NORM_OUTPUT: dict[bool, tuple[Severity, str]] = {
+    True: (
+        "warning",
+        "engines feed the normed state to the next step; a drafter trained before PR 879 (2026-09-15) was fed the "
+        "other one, and drafts well at the first position only",
+    ),
+    False: (
+        "info",
+        "after PR 879 (2026-09-15) it says what engines do; a drafter trained before it gave the head states without "
+        "the final norm, which engines apply",
+    ),
+}
+
+
+def without_embedding(spec: DrafterSpec) -> Findings:
+    """An EAGLE-3 layer that reads no token, as ModelOpt trains one without aux states."""
+    width, hidden = spec.clues.first_layer_input, spec.architecture.hidden_size
+    if spec.kind.name == "eagle3_noaux" and width is not None and width == hidden:
+        first = next(tensor for name, tensor in spec.clues.tensors.items() if name.startswith("layers.0.self_attn.q_"))
         yield Finding(
-            "NORM-OUTPUT-SF",
-            "warning",
-            "norm_output is true in a drafter of SpecForge's",
-            "engines feed the normed state to the next step; a drafter trained before PR 879 (2026-09-15) was fed the "
-            "other one, and drafts well at the first position only",
-            key="norm_output",
+            "MODELOPT-NO-STATES",
+            "error",
+            f"its first attention reads {width}, the state alone, and no token",
+            "engines join the embedding and the state and do not load it",
+            key=first.name,
+            file=first.file,
+            evidence={"attention_input": width, "hidden_size": hidden},
         )
 
 
 def modelopt(spec: DrafterSpec) -> Findings:
     """That the trainer norms twice was run with release 0.47.0; what it costs in acceptance nobody has published."""
-    if spec.dialect.name != "modelopt" or spec.kind.name != "eagle3":
+    if spec.dialect.name != "modelopt" or spec.kind.name not in _LAYERS:
         return
     if not spec.clues.has_weights or "layers.0.input_layernorm.weight" in spec.clues.tensors:
         yield Finding(
             "MODELOPT-2NORM",
             "info",
-            "a Llama drafter of ModelOpt's: since December 2025 its trainer norms the fused state twice in layer 0",
+            f"a {_LAYERS[spec.kind.name]} drafter of ModelOpt's: since December 2025 its trainer norms the fused state "
+            "twice in layer 0",
             "engines norm it once, with hidden_norm",
             key="layers.0.input_layernorm.weight",
             file=spec.table.files[0] if spec.table and spec.table.files else "weights",

@@ -102,6 +102,7 @@ def config_against_tensors(spec: DrafterSpec) -> Findings:
             fix = spec.config.edit(key, stored)
             yield _mismatch(f"{key} is {said}", key, {"declared": said, "stored": stored}, consequence, fix)
     yield from _derived_head_dim(spec)
+    yield from _query_rank(spec)
 
 
 def _map_agrees(spec: DrafterSpec, name: str, said: int) -> bool:
@@ -127,6 +128,22 @@ def _mismatch(
 ) -> Finding:
     what = f"{said}, the tensors say {evidence['stored']}"
     return Finding("SHAPE-MISMATCH", "error", what, consequence, key=key, evidence=evidence, fix_set=fix)
+
+
+def _query_rank(spec: DrafterSpec) -> Findings:
+    """Latent attention builds its queries by q_lora_rank. ModelOpt 0.47.0 writes the target's where its own is null."""
+    declared, stored = spec.sizes.declared["q_lora_rank"], spec.architecture.q_lora_rank
+    if spec.kind.name == "eagle3_mla" and spec.clues.has_weights and declared is not None and declared != stored:
+        rank = f"the rank {stored}" if stored else "queries of full rank, q_proj"
+        yield Finding(
+            "SHAPE-MISMATCH",
+            "error",
+            f"q_lora_rank is {declared}, the tensors say {rank}",
+            "the queries are built in another layout and their weights do not load",
+            key="q_lora_rank",
+            evidence={"declared": declared, "stored": stored},
+            fix_set=spec.config.edit("q_lora_rank", stored),
+        )
 
 
 # Two tensors that tell of one vocabulary: the engine that believes the one cannot use the other.
