@@ -12,12 +12,15 @@ from torch import Tensor
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, InputsError
-from drafter_audit.model.layers import Attend
+from drafter_audit.model.layers import Attend, Linear
 from drafter_audit.model.memory import KeyValues, Unrolled
 from drafter_audit.model.network import Network
 from drafter_audit.model.report import LoadReport
 
 Ids = Tensor | Sequence[int]
+
+_ROWS = 256
+"""Positions whose logits are computed at a time."""
 
 
 class DrafterCache:
@@ -65,13 +68,14 @@ class Drafter:
             what = f"{steps} steps, {len(places)} positions for {len(ids)} tokens"
             raise InputsError(what, self.spec.name, "pass at least one step, and a position for each token")
         self._check_window(len(ids) + steps - 1)
-        memory, hidden, logits = Unrolled(), self.network.fuse(states), []
+        memory, hidden = Unrolled(), self.network.fuse(states)
+        logits = torch.empty((steps, len(ids), len(self.network.head.weight)), device=ids.device)
         for step in range(steps):
             tokens = _shifted(ids, step + self.wiring.token_shift - 1)
             turned = places + step + self.wiring.position_offset
-            found, hidden = self.network.step(tokens, hidden, turned, memory.of)
-            logits.append(found.float())
-        return torch.stack(logits)
+            read, hidden = self.network.step(tokens, hidden, turned, memory.of)
+            _write(self.network.head, read, logits[step])
+        return logits
 
     def start(self) -> DrafterCache:
         """An empty text. Raises CannotRunError where the wiring reads tokens that are not there yet."""
@@ -128,10 +132,12 @@ class Drafter:
         self._check_window(start + len(tokens))
         places = torch.arange(start, start + len(tokens), device=tokens.device) + self.wiring.position_offset
         attend: Callable[[int], Attend] = memory.of
-        logits, feedback = self.network.step(tokens, hidden, places, attend)
+        read, feedback = self.network.step(tokens, hidden, places, attend)
         memory.length += len(tokens)
         cache._hidden = feedback[-1:]
-        return logits.float()
+        logits = torch.empty((len(tokens), len(self.network.head.weight)), device=tokens.device)
+        _write(self.network.head, read, logits)
+        return logits
 
     def _checked(self, input_ids: Ids, states: Tensor) -> tuple[Tensor, Tensor]:
         ids, (slots, width) = self._ids(input_ids), self.states_shape
@@ -155,6 +161,13 @@ class Drafter:
         if window is not None and length > window:
             what = f"{length} positions under a sliding window of {window}, which is not run"
             raise CannotRunError(what, self.spec.name, f"pass texts of up to {window} positions, drafts included")
+
+
+def _write(head: Linear, read: Tensor, logits: Tensor) -> None:
+    """The head's values [T, draft_vocab] into `logits`, some rows at a time: they are the largest tensor by far, and no
+    second copy of them is made."""
+    for rows, into in zip(read.split(_ROWS), logits.split(_ROWS), strict=True):
+        into.copy_(head(rows))
 
 
 def _shifted(ids: Tensor, by: int) -> Tensor:
