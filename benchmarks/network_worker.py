@@ -74,7 +74,9 @@ def specforge(folder: Path, backend: str) -> Forward:
         flex = backend == "flex_attention"
         if not flex:
             seen = model.prepare_decoder_attention_mask(seen, hidden, 1, len(ids), 0)
-        kept, cache, logits = None if flex else [[], []], DynamicCache() if flex else None, []
+        cache = DynamicCache() if flex else None
+        kept: list[list[torch.Tensor]] | None = None if flex else [[], []]
+        logits = []
         for step in range(steps):
             embeds = model.embed_input_ids(shifted(tokens, step))
             hidden = model.backbone(embeds, hidden, kept, seen, places, cache)

@@ -166,8 +166,8 @@ class Drafter:
 def _write(head: Linear, read: Tensor, logits: Tensor) -> None:
     """The head's values [T, draft_vocab] into `logits`, some rows at a time: they are the largest tensor by far, and no
     second copy of them is made."""
-    for rows, into in zip(read.split(_ROWS), logits.split(_ROWS), strict=True):
-        into.copy_(head(rows))
+    for start in range(0, len(read), _ROWS):
+        logits[start : start + _ROWS] = head(read[start : start + _ROWS])
 
 
 def _shifted(ids: Tensor, by: int) -> Tensor:

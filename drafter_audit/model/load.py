@@ -53,7 +53,8 @@ def load_drafter(
         raise CannotRunError(f"no wiring is known for kind {spec.kind.name}", spec.name, "pass one")
     check_told(wired, spec.name)
     loading = _Loading(spec, wired, lender(spec, target), target is not None)
-    weights = {name: _cast(tensor, place) for name, tensor in loading.read().items()}
+    stored = loading.read()
+    weights = {name: _cast(stored.pop(name), place) for name in tuple(stored)}  # each is let go as it is cast
     report = loading.report(weights, dtype, device)
     d2t = weights.pop(MAP, None) if wired.vocab_map != "identity" else None
     network = build_network(weights, spec.architecture, spec.kind.name, wired)
@@ -85,7 +86,7 @@ class _Loading:
 
     def report(self, weights: dict[str, Tensor], dtype: str, device: str) -> LoadReport:
         table = self.spec.table or ()
-        bad = {name: int((~tensor.isfinite()).sum()) for name, tensor in weights.items()}
+        bad = {name: _non_finite(tensor) for name, tensor in weights.items()}
         return LoadReport(
             wiring=self.wiring,
             dtype=dtype,
@@ -192,6 +193,13 @@ def _place(dtype: str, device: str) -> tuple[torch.dtype, torch.device]:
 def _cast(tensor: Tensor, place: tuple[torch.dtype, torch.device]) -> Tensor:
     dtype, device = place
     return tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device, torch.int64)
+
+
+def _non_finite(tensor: Tensor) -> int:
+    """How many values are no numbers or infinite. Extremes tell whether any are, without a copy of the tensor."""
+    if not tensor.numel() or all(bool(end.isfinite()) for end in tensor.aminmax()):
+        return 0
+    return int((~tensor.isfinite()).sum())
 
 
 def _check_map(spec: DrafterSpec, d2t: Tensor | None, rows: int) -> None:
