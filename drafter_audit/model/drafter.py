@@ -13,10 +13,13 @@ from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, InputsError
 from drafter_audit.model.inputs import Ids, as_tensor, positions_of, states_of, step_count, token_ids
-from drafter_audit.model.layers import Attend
+from drafter_audit.model.layers import Attend, Linear
 from drafter_audit.model.memory import KeyValues, Unrolled
 from drafter_audit.model.network import Network
 from drafter_audit.model.report import LoadReport
+
+_ROWS = 256
+"""Positions whose logits are computed at a time."""
 
 
 class DrafterCache:
@@ -63,13 +66,14 @@ class Drafter:
         if not len(ids):
             return torch.zeros((steps, 0, self.network.head.weight.shape[0]), device=ids.device)
         self._check_window(len(ids) + steps - 1)
-        memory, hidden, logits = Unrolled(), self.network.fuse(states), []
+        memory, hidden = Unrolled(), self.network.fuse(states)
+        logits = torch.empty((steps, len(ids), len(self.network.head.weight)), device=ids.device)
         for step in range(steps):
             tokens = _shifted(ids, step + self.wiring.token_shift - 1)
             turned = places + step + self.wiring.position_offset
-            found, hidden = self.network.step(tokens, hidden, turned, memory.of)
-            logits.append(found.float())
-        return torch.stack(logits)
+            read, hidden = self.network.step(tokens, hidden, turned, memory.of)
+            _write(self.network.head, read, logits[step])
+        return logits
 
     def start(self) -> DrafterCache:
         """An empty text. Raises CannotRunError where the wiring reads tokens that are not there yet."""
@@ -133,10 +137,12 @@ class Drafter:
         self._check_window(start + len(tokens))
         places = torch.arange(start, start + len(tokens), device=tokens.device) + self.wiring.position_offset
         attend: Callable[[int], Attend] = memory.of
-        logits, feedback = self.network.step(tokens, hidden, places, attend)
+        read, feedback = self.network.step(tokens, hidden, places, attend)
         memory.length += len(tokens)
         cache._hidden = feedback[-1:]
-        return logits.float()
+        logits = torch.empty((len(tokens), len(self.network.head.weight)), device=tokens.device)
+        _write(self.network.head, read, logits)
+        return logits
 
     def _checked(self, input_ids: Ids, states: Tensor) -> tuple[Tensor, Tensor]:
         ids, (slots, width) = self._ids(input_ids), self.states_shape
@@ -151,6 +157,13 @@ class Drafter:
         if window is not None and length > window:
             what = f"{length} positions under a sliding window of {window}, which is not run"
             raise CannotRunError(what, self.spec.name, f"pass texts of up to {window} positions, drafts included")
+
+
+def _write(head: Linear, read: Tensor, logits: Tensor) -> None:
+    """The head's values [T, draft_vocab] into `logits`, some rows at a time: they are the largest tensor by far, and no
+    second copy of them is made."""
+    for start in range(0, len(read), _ROWS):
+        logits[start : start + _ROWS] = head(read[start : start + _ROWS])
 
 
 def _shifted(ids: Tensor, by: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from drafter_audit.model.layers import Attend
 
-_ROWS = 512
+_ROWS = 256
 """Queries whose scores are held at once, in steps after the first: memory grows with the text's length, not its
 square."""
 

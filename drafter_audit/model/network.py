@@ -68,7 +68,8 @@ class Network:
     ) -> tuple[Tensor, Tensor]:
         """One step at T positions: tokens [T] beside hidden inputs [T, hidden].
 
-        Returns logits [T, draft_vocab] and the next step's hidden input [T, hidden]. `attend` gives each layer its own.
+        Returns what the head reads and the next step's hidden input, both [T, hidden]. `attend` gives each layer its
+        own.
         """
         embedded = functional.embedding(ids, self.embedding)
         embedded = embedded if self.embedding_scale == 1.0 else embedded * self.embedding_scale
@@ -79,7 +80,7 @@ class Network:
         for index, layer in enumerate(self.layers):
             hidden = layer(embedded, hidden, turn, attend(index))
         normed = hidden if self.final_norm is None else self.final_norm(hidden)
-        return self.head(normed if self.norms_head else hidden), normed if self.norms_feedback else hidden
+        return normed if self.norms_head else hidden, normed if self.norms_feedback else hidden
 
 
 def build_network(weights: Mapping[str, Tensor], arch: Architecture, kind: str, wiring: Wiring) -> Network:
