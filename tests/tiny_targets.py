@@ -47,6 +47,7 @@ def edit_config(ref: str, **changes: Any) -> None:
 
 _MOE: dict[str, Any] = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "norm_topk_prob": True}
 _LATENT: dict[str, Any] = {
+    **{key: value for key, value in PLAIN.items() if key != "head_dim"},
     "moe_intermediate_size": 16,
     "n_routed_experts": 4,
     "num_experts_per_tok": 2,
@@ -75,7 +76,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", PLAIN),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", PLAIN),
     "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", PLAIN | _MOE),
-    "deepseek_v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", PLAIN | _LATENT),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", "DeepseekV3Config", _LATENT),
     "gpt_oss": (
         "GptOssForCausalLM",
         "GptOssConfig",
@@ -131,7 +132,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Kimi_K25ForConditionalGeneration",
         "Kimi_K25Config",
         {
-            "text_config": PLAIN | _LATENT | {"model_type": "kimi_k2"},
+            "text_config": _LATENT | {"model_type": "kimi_k2"},
             "vision_config": {
                 "hidden_size": 16,
                 "intermediate_size": 24,
@@ -159,8 +160,13 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "kimi_linear": (
         "KimiLinearForCausalLM",
         "KimiLinearConfig",
-        {key: value for key, value in (PLAIN | _LATENT).items() if key != "n_routed_experts"}
-        | {"num_local_experts": 4, "linear_head_dim": 8, "linear_num_heads": 4},
+        {key: value for key, value in (_LATENT).items() if key != "n_routed_experts"}
+        | {
+            "num_local_experts": 4,
+            "linear_head_dim": 8,
+            "linear_num_heads": 4,
+            "layer_types": ["linear_attention", "full_attention"] * (LAYERS // 2),
+        },
     ),
 }
 

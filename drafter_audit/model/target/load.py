@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -68,11 +69,12 @@ def load_target(
         "dtype": dtype or ("float32" if packed == UNQUANTISED and not torch.cuda.is_available() else "auto"),
         "trust_remote_code": trust_remote_code,
         "output_loading_info": True,
-        **(_tensor_parallel() if split else _placed(device_map, offload_folder)),
     }
+    _quieten(ranks)
     with failures(ref), _explained(ref, packed):
         config = _config(raw, files, trust_remote_code)
-        model, info = _class_for(config).from_pretrained(config=config, **files, **settings)
+        place = _split(config, ranks) if split else _placed(device_map, offload_folder)
+        model, info = _class_for(config).from_pretrained(config=config, **files, **settings, **place)
     target = _described(model, ref, files.get("revision"), _left_out(info, ref), ranks if split else ALONE)
     target.check()
     return target
@@ -122,10 +124,25 @@ def _class_for(config: Untyped) -> Untyped:
     return next(iter(exact + [each for each, model in built if model is not None]), AutoModelForCausalLM)
 
 
-def _tensor_parallel() -> dict[str, Any]:
+def _split(config: Untyped, ranks: Ranks) -> dict[str, Any]:
+    """transformers' plan for the layers; where that leaves experts whole (gpt-oss), its plan for experts too."""
     from transformers.distributed.configuration_utils import DistributedConfig
 
-    return {"distributed_config": DistributedConfig(tp_plan="auto")}
+    text = config.get_text_config(decoder=True)
+    plan = text.base_model_tp_plan or {}
+    whole = bool(text.base_model_ep_plan) and not any("experts" in rule for rule in plan)
+    return {"distributed_config": DistributedConfig(tp_plan="auto", ep_size=ranks.size if whole else None)}
+
+
+def _quieten(ranks: Ranks) -> None:
+    """transformers' bars are for a terminal, and its words for one rank."""
+    from transformers.utils import logging as untyped
+
+    logging: Untyped = untyped
+    if not (ranks.first and sys.stderr.isatty()):
+        logging.disable_progress_bar()
+    if not ranks.first:
+        logging.set_verbosity_error()
 
 
 def _placed(device_map: str | Mapping[str, Any] | None, offload_folder: str | None) -> dict[str, Any]:

@@ -107,14 +107,12 @@ def _told(error: Exception, where: str) -> AuditError | None:
     text = str(error)
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in _MEMORY):
         mend = "spread it over more devices (--device-map auto, torchrun), offload it, or quantise it"
-        return CannotRunError("too little memory", f"{where}, {Ranks.here()}", mend)
+        return CannotRunError("too little memory", where, mend)
     if not dist.is_available() or not dist.is_initialized():
         return None
     if any(words in text for words in _LATE):
         mend = "look for the first reason among the ranks' lines, or give them more time"
-        return RankError("another rank did not answer in time", f"{where}, {Ranks.here()}", mend)
+        return RankError("another rank did not answer in time", where, mend)
     if isinstance(error, dist.DistError) or any(words in text for words in _GONE):
-        return RankError(
-            "another rank is gone", f"{where}, {Ranks.here()}", "its own line, or the system's log, says why"
-        )
+        return RankError("another rank is gone", where, "its own line, or the system's log, says why")
     return None
