@@ -69,9 +69,10 @@ def load_target(
         "dtype": dtype or ("float32" if packed == UNQUANTISED and not torch.cuda.is_available() else "auto"),
         "trust_remote_code": trust_remote_code,
         "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # told in one line below, not in a table
     }
     _quieten(ranks)
-    with failures(ref), _explained(ref, packed):
+    with _explained(ref, packed), failures(ref):
         config = _config(raw, files, trust_remote_code)
         place = _split(config, ranks) if split else _placed(device_map, offload_folder)
         model, info = _class_for(config).from_pretrained(config=config, **files, **settings, **place)
@@ -87,7 +88,8 @@ def _check_usage(split: bool, ranks: Ranks, device_map: object, dtype: str | Non
     if split and device_map is not None:
         mend = "take the device map in one process, or torchrun without it"
         raise UsageError("a device map and tensor parallelism exclude each other", "load_target", mend)
-    if dtype is not None and not isinstance(getattr(torch, dtype, None), torch.dtype):
+    named = getattr(torch, dtype or "float32", None)
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise UsageError(f"no dtype {dtype!r}", "load_target", "name one of torch: float32, bfloat16, float16")
 
 
@@ -163,7 +165,7 @@ def _explained(ref: str, packed: str) -> Iterator[None]:
         mend = f"pip install {package}" if package else "install the package that it names"
         what = f"a package is missing to load {_kind(packed)} weights: {_line(error)}"
         raise CannotRunError(what, ref, mend) from error
-    except (OSError, ValueError, KeyError, AttributeError, NotImplementedError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         mend = "see that transformers knows its model_type and format, or pass trust_remote_code to run its own code"
         raise CannotRunError(f"transformers does not load it: {_line(error)}", ref, mend) from error
 
@@ -178,12 +180,13 @@ def _line(error: Exception) -> str:
 
 def _left_out(info: Mapping[str, Any], ref: str) -> tuple[str, ...]:
     """What of the files was not read, in words. Raises CheckpointError for weights that the model has at random."""
-    for key, what in (("missing_keys", "are missing"), ("mismatched_keys", "have another shape")):
-        names = sorted(str(name) for name in info.get(key) or ())
+    missing = [str(name) for name in info["missing_keys"]]
+    misshapen = [f"{name} ({list(theirs)}, not {list(ours)})" for name, theirs, ours in info["mismatched_keys"]]
+    for names, what in ((sorted(missing), "are missing"), (sorted(misshapen), "have another shape")):
         if names:
             told = f"{len(names)} weights {what}: {', '.join(names[:3])}"
             raise CheckpointError(told, ref, "transformers would draw them at random: complete the checkpoint")
-    extra = sorted(info.get("unexpected_keys") or ())
+    extra = sorted(info["unexpected_keys"])
     return (f"{len(extra)} tensors are no part of the model: {', '.join(extra[:3])}",) if extra else ()
 
 
