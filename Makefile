@@ -39,9 +39,10 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure how fast the command line starts and a large target is read, against bounds
+bench: $(READY) ## Measure start-up, the reading of a large target and the cost of taps, against bounds
 	$(PY) benchmarks/startup.py
 	$(PY) -m benchmarks.headers
+	$(PY) -m benchmarks.taps
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
