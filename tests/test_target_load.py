@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,33 @@ def test_parts_of_models_with_other_names() -> None:
     assert find_parts(model, 3, "here").path == "anew.h"
     with pytest.raises(CannotRunError, match=re.escape("a list of 4 decoder layers with a final norm beside it")):
         find_parts(model, 4, "here")
+
+
+def test_the_arithmetic_of_the_multi_gpu_page() -> None:
+    """Kimi-K2.5's language model, built without weights from its published config; its plan says what is split."""
+    root = Path(__file__).parents[1]
+    record = tomllib.loads((root / "reference_models" / "moonshotai-kimi-k2.5.toml").read_text())
+    text = {key: value for key, value in record["config"]["text_config"].items() if key != "quantization_config"}
+    config = transformers.CONFIG_MAPPING["deepseek_v3"].from_dict(text | {"model_type": "deepseek_v3"})
+    with torch.device("meta"):
+        model = transformers.DeepseekV3ForCausalLM(config)
+    sizes = {name: each.numel() for name, each in model.named_parameters()}
+    plan = [re.escape(rule).replace(r"\*", r"\d+") for rule in model._tp_plan]
+    split = {name for name in sizes if any(re.match(rule, name) for rule in plan)}
+    tables = sum(sizes[name] for name in split if "embed_tokens" in name or "lm_head" in name)
+    experts = sum(size for name, size in sizes.items() if ".mlp.experts." in name)
+    inside = sum(sizes[name] for name in split) - tables
+    whole = sum(sizes.values()) - inside - tables
+    page = (root / "docs" / "multi-gpu.md").read_text()
+    assert f"{sum(sizes.values()):,} parameters" in page
+    assert f"{experts:,} of them" in page
+    assert f"{whole / 1e9:.2f} × 10⁹ in all" in page
+    packed = experts * (0.5 + 2 / 32) + 2 * (inside - experts)
+    for numbers, (shared, own) in {
+        "bfloat16": (2 * (inside + tables), 2 * whole),
+        "fp8 blocks": (inside + 2 * tables, whole),
+        "INT4 as published": (packed + 2 * tables, 2 * whole),
+    }.items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| {numbers}"))
+        told = [f"{(shared + own) / 1e9:.0f}", *(f"{(shared / ranks + own) / 1e9:.1f}" for ranks in (8, 16, 32))]
+        assert row.split("|")[2:6] == [f" {number} " for number in told]
