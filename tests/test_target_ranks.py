@@ -45,8 +45,8 @@ def alone(ref: str) -> tuple[TargetModel, Greedy]:
 
 
 def close(states: torch.Tensor, expected: torch.Tensor) -> bool:
-    """To 1e-4, of the largest where that is above one."""
-    return float((states - expected).abs().max()) <= 1e-4 * max(1.0, float(expected.abs().max()))
+    """To 1e-4; the states are of up to 33."""
+    return float((states - expected).abs().max()) <= 1e-4
 
 
 def test_two_ranks_give_what_one_process_gives(tmp_path: Path) -> None:
@@ -76,6 +76,7 @@ def test_a_rank_that_does_not_answer_ends_the_other_in_time(tmp_path: Path) -> N
     assert stderr.count("error: rank 0 of 2: another rank did not answer in time") == 1
 
 
+@pytest.mark.slow
 def test_a_rank_short_of_memory_says_so(tmp_path: Path) -> None:
     code, stderr, _ = torchrun("short_of_memory", write_family("llama", tmp_path))
     assert code == 1

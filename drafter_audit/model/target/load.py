@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from logging import LogRecord
 from typing import Any
 
 import torch
@@ -145,6 +146,12 @@ def _quieten(ranks: Ranks) -> None:
         logging.disable_progress_bar()
     if not ranks.first:
         logging.set_verbosity_error()
+    logging.get_logger("transformers.modeling_utils").addFilter(_not_told_here)
+
+
+def _not_told_here(record: LogRecord) -> bool:
+    """Its table of weights that do not fit holds names from the file as they are: `_left_out` tells the same."""
+    return "LOAD REPORT" not in record.getMessage()
 
 
 def _placed(device_map: str | Mapping[str, Any] | None, offload_folder: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from drafter_audit.errors import EXIT_OK, AuditError, CannotRunError, RankError
+from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError
 
 TIMEOUT_S = 1800.0
 """How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
@@ -74,7 +74,7 @@ _VARIABLES = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0}
 
 
 def run_ranks(main: Callable[[], None]) -> NoReturn:
-    """Runs `main` as one rank and ends the process: 0, or an AuditError's exit code with one line on stderr.
+    """Runs `main` as one rank and ends the process: 0, an AuditError's code and one line on stderr, 1 and a traceback.
 
     A rank that failed ends at once, without the farewell that would wait for the others; torchrun then ends them.
     """
@@ -84,6 +84,9 @@ def run_ranks(main: Callable[[], None]) -> NoReturn:
     except AuditError as error:
         sys.stderr.write(f"error: {Ranks.here()}: {error}\n")
         code = error.exit_code
+    except Exception:  # a fault of the program's own: its traceback is the reason
+        sys.excepthook(*sys.exc_info())
+        code = EXIT_CHECK_FAILED
     sys.stderr.flush()
     sys.stdout.flush()
     if code != EXIT_OK:
@@ -99,7 +102,10 @@ def failures(where: str) -> Iterator[None]:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        raise _told(error, where) or error from error
+        told = _told(error, where)
+        if told is None:
+            raise
+        raise told from error
 
 
 def _told(error: Exception, where: str) -> AuditError | None:
