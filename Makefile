@@ -39,10 +39,11 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure how fast commands start, a large target is read and the network runs, against bounds
+bench: $(READY) ## Measure start-up, the reading of a large target, the network and the taps, against bounds
 	$(PY) benchmarks/startup.py
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
+	$(PY) -m benchmarks.taps
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@
     |   +-- AccessError            gated or private
     |   +-- NetworkError           no network, offline without a cache, 429, 5xx, a body cut short
     +-- CannotRunError             exit 3, a drafter of a kind, format or setting that is not run
+    +-- RankError                  exit 3, a process that runs the target with others lost one of them
     +-- InputsError                exit 3, tokens or states that do not fit the drafter
     +-- CheckpointError            exit 3, the files are not what they claim to be
         +-- ConfigError            config.json
@@ -74,6 +75,10 @@ class NetworkError(SourceError):
 
 
 class CannotRunError(AuditError):
+    pass
+
+
+class RankError(AuditError):
     pass
 
 

@@ -1,0 +1,124 @@
+"""The processes that torchrun starts to run one target together, and how they end when one of them cannot go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError
+
+TIMEOUT_S = 1800.0
+"""How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
+
+_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_GONE = ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket closed", "unhandled system error")
+_LATE = ("Timed out", "timed out", "timeout")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those that run one target: `rank` of `size`, `local` on its node."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+
+    @classmethod
+    def here(cls) -> Ranks:
+        """As torchrun says in the environment; alone where it does not."""
+        return cls(*(int(os.environ.get(name, default)) for name, default in _VARIABLES.items()))
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that alone writes results."""
+        return self.rank == 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of {self.size}"
+
+    def start(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Meets the other ranks: over NCCL on GPUs, gloo on CPUs. A collective that waits longer than `timeout_s` ends
+        this rank. Raises RankError where they do not meet."""
+        if self.size == 1 or dist.is_initialized():
+            return
+        gpu = torch.cuda.is_available()
+        device = torch.device("cuda", self.local) if gpu else None
+        if device is not None:
+            torch.cuda.set_device(device)
+        with failures("torchrun"):
+            wait = timedelta(seconds=timeout_s)
+            dist.init_process_group("nccl" if gpu else "gloo", timeout=wait, device_id=device)
+
+    def same(self, tensor: Tensor, device: torch.device) -> Tensor:
+        """Rank 0's `tensor`, on every rank, on the CPU; `device` is where ranks exchange. Raises RankError."""
+        if self.size == 1:
+            return tensor.cpu()
+        shared = tensor.to(device).contiguous()
+        with failures("torchrun"):
+            dist.broadcast(shared, src=0)
+            return shared.cpu()
+
+
+ALONE = Ranks()
+
+_VARIABLES = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0}
+
+
+def run_ranks(main: Callable[[], None]) -> NoReturn:
+    """Runs `main` as one rank and ends the process: 0, an AuditError's code and one line on stderr, 1 and a traceback.
+
+    A rank that failed ends at once, without the farewell that would wait for the others; torchrun then ends them.
+    """
+    code = EXIT_OK
+    try:
+        main()
+    except AuditError as error:
+        sys.stderr.write(f"error: {Ranks.here()}: {error}\n")
+        code = error.exit_code
+    except Exception:  # a fault of the program's own: its traceback is the reason
+        sys.excepthook(*sys.exc_info())
+        code = EXIT_CHECK_FAILED
+    sys.stderr.flush()
+    sys.stdout.flush()
+    if code != EXIT_OK:
+        os._exit(code)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    sys.exit(code)
+
+
+@contextmanager
+def failures(where: str) -> Iterator[None]:
+    """What torch raises inside for too little memory, or for ranks that are gone or late, leaves as an AuditError."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        told = _told(error, where)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _told(error: Exception, where: str) -> AuditError | None:
+    """The failure in our words, None for one that is none of these."""
+    text = str(error)
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in _MEMORY):
+        mend = "spread it over more devices (--device-map auto, torchrun), offload it, or quantise it"
+        return CannotRunError("too little memory", where, mend)
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    if any(words in text for words in _LATE):
+        mend = "look for the first reason among the ranks' lines, or give them more time"
+        return RankError("another rank did not answer in time", where, mend)
+    if isinstance(error, dist.DistError) or any(words in text for words in _GONE):
+        return RankError("another rank is gone", where, "its own line, or the system's log, says why")
+    return None

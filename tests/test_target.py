@@ -1,0 +1,192 @@
+"""The states of each family against what transformers itself returns, and every way in which they are refused."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.model.target.load import load_target
+from drafter_audit.model.target.model import TargetModel
+from tests.tiny_targets import FAMILIES, HIDDEN, LAYERS, VOCABULARY, write_family
+
+TEXT = torch.arange(9, 26)
+ALL = range(LAYERS + 1)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> TargetModel:
+    return load_target(write_family("llama", tmp_path_factory.mktemp("llama")))
+
+
+def close(one: Tensor, other: Tensor) -> bool:
+    return float((one - other).abs().max()) <= 1e-5 * max(1.0, float(other.abs().max()))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_states_are_what_transformers_returns(name: str, tmp_path: Path) -> None:
+    """Its tuple holds boundaries 0..L-1, and after them the last state behind the final norm."""
+    target = load_target(write_family(name, tmp_path))
+    logits, states = target.forward_with_taps(TEXT, ALL)
+    with torch.no_grad():
+        theirs = target.model(TEXT[None], output_hidden_states=True)
+        last = target.parts.norm(states[-1])
+    assert (len(states), len(theirs.hidden_states)) == (LAYERS + 1, LAYERS + 1)
+    for boundary in range(LAYERS):
+        assert torch.equal(states[boundary], theirs.hidden_states[boundary][0]), boundary
+    assert close(last, theirs.hidden_states[-1][0])
+    assert not close(states[-1], theirs.hidden_states[-1][0])
+    assert torch.equal(logits, theirs.logits[0])
+    assert torch.equal(target.chosen_from(states[-1]), logits.argmax(-1))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_greedy_with_a_cache_is_greedy_without(name: str, tmp_path: Path) -> None:
+    target = load_target(write_family(name, tmp_path))
+    made = target.greedy(TEXT, 4, (0, 2, LAYERS))
+    text = TEXT
+    for _ in range(4):
+        text = torch.cat((text, target.forward_with_taps(text, ())[0][-1:].argmax(-1)))
+    assert torch.equal(made.tokens, text[len(TEXT) :])
+    whole = target.forward_with_taps(text[:-1], (0, 2, LAYERS))[1]
+    assert made.states.shape == whole.shape == (3, len(TEXT) + 3, HIDDEN)
+    assert close(made.states, whole)
+
+
+def test_boundary_0_of_a_scaled_embedding_is_scaled(tmp_path: Path) -> None:
+    """By the square root of the hidden size: Gemma's (transformers 5.24 models/gemma3/modeling_gemma3.py)."""
+    target = load_target(write_family("gemma3", tmp_path))
+    rows = target.parts.embedding.weight.detach()[TEXT]
+    assert close(target.forward_with_taps(TEXT, (0,))[1][0], rows * HIDDEN**0.5)
+
+
+def test_boundary_0_of_a_plain_embedding_is_its_rows(llama: TargetModel) -> None:
+    rows = llama.parts.embedding.weight.detach()[TEXT]
+    assert torch.equal(llama.forward_with_taps(TEXT, (0,))[1][0], rows)
+
+
+def test_states_come_in_the_order_asked_for(llama: TargetModel) -> None:
+    every = llama.forward_with_taps(TEXT, ALL)[1]
+    assert torch.equal(llama.forward_with_taps(TEXT, (4, 0, 2))[1], every[[4, 0, 2]])
+    assert llama.forward_with_taps(TEXT, ())[1].shape == (0, len(TEXT), HIDDEN)
+
+
+def test_a_state_is_the_models_own_memory_only_while_it_is_handed_on(llama: TargetModel) -> None:
+    """What comes back does not change when the model goes on."""
+    _, states = llama.forward_with_taps(TEXT, ALL)
+    kept = copy.deepcopy(states)
+    llama.forward_with_taps(TEXT + 1, ALL)
+    assert torch.equal(states, kept)
+
+
+def test_no_hook_stays(llama: TargetModel) -> None:
+    with pytest.raises(InputsError):
+        llama.forward_with_taps([VOCABULARY], ALL)
+    llama.forward_with_taps(TEXT, ALL)
+    hooks = [each for layer in llama.parts.layers for each in (layer._forward_hooks, layer._forward_pre_hooks)]
+    assert not any(hooks)
+
+
+@pytest.mark.parametrize("boundaries", [(5,), (-1,), (1, 1)])
+def test_boundaries_are_distinct_and_inside(boundaries: tuple[int, ...], llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match=r"give distinct ones within 0\.\.4"):
+        llama.forward_with_taps(TEXT, boundaries)
+
+
+@pytest.mark.parametrize("ids", [[], [-1], [VOCABULARY]])
+def test_tokens_are_the_targets(ids: list[int], llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match=f"ids below {VOCABULARY}"):
+        llama.forward_with_taps(ids, (0,))
+
+
+def changed(tmp_path: Path) -> TargetModel:
+    """A Llama of its own, to be damaged."""
+    return load_target(write_family("llama", tmp_path))
+
+
+@torch.no_grad()
+def test_a_boundary_that_does_not_come_is_named(tmp_path: Path) -> None:
+    target = changed(tmp_path)
+    target.model.config.num_hidden_layers = 2  # transformers runs so many of its layers
+    assert len(target.forward_with_taps(TEXT, (0, 1, 2))[1]) == 3
+    with pytest.raises(CannotRunError, match="no state came at boundary 3, 4 of 5 asked for"):
+        target.forward_with_taps(TEXT, ALL)
+
+
+@torch.no_grad()
+def test_a_boundary_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    target = changed(tmp_path)
+    target.model.model.layers[2] = target.model.model.layers[1]
+    with pytest.raises(CannotRunError, match="boundary 2 came twice"):
+        target.forward_with_taps(TEXT, (2,))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@torch.no_grad()
+def test_a_state_that_is_not_finite_is_named(value: float, tmp_path: Path) -> None:
+    target = changed(tmp_path)
+    target.parts.layers[2].mlp.down_proj.weight[3, 3] = value
+    assert len(target.forward_with_taps(TEXT, (0, 1, 2))[1]) == 3
+    with pytest.raises(CannotRunError, match="the state at boundary 3 is not finite"):
+        target.forward_with_taps(TEXT, ALL)
+
+
+@torch.no_grad()
+def test_a_state_of_one_value_is_named(tmp_path: Path) -> None:
+    target = changed(tmp_path)
+    target.parts.embedding.weight.zero_()
+    with pytest.raises(CannotRunError, match=r"the state at boundary 0 holds the one value 0\.0"):
+        target.forward_with_taps(TEXT, ALL)
+
+
+@torch.no_grad()
+def test_states_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
+    target = changed(tmp_path)
+    for layer in target.parts.layers:
+        layer.self_attn.o_proj.weight.zero_()
+        layer.mlp.down_proj.weight.zero_()
+    with pytest.raises(CannotRunError, match="the states at all 5 boundaries are the same"):
+        target.forward_with_taps(TEXT, ALL)
+    with torch.no_grad():  # one layer that does nothing is no fault: pruned targets have them
+        target.parts.layers[1].mlp.down_proj.weight.normal_()
+    target.forward_with_taps(TEXT, ALL)
+
+
+def test_the_check_names_the_boundary_that_would_do(llama: TargetModel) -> None:
+    """Layers in a wrong order: what is taken for the last one is the second."""
+    first, second, third, last = llama.parts.layers
+    wrong = replace(llama, parts=replace(llama.parts, layers=(first, last, third, second)))
+    with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own tokens, boundary 2 would"):
+        wrong.check()
+
+
+def test_the_check_says_where_no_boundary_would_do(llama: TargetModel) -> None:
+    wrong = replace(llama, parts=replace(llama.parts, layers=llama.parts.layers[:-1]), num_layers=LAYERS - 1)
+    with pytest.raises(CannotRunError, match="no boundary would"):
+        wrong.check()
+
+
+def test_streams_beside_each_other_are_no_state(llama: TargetModel) -> None:
+    """DeepSeek-V4's layers hand on several (transformers 5.24 models/deepseek_v4/modeling_deepseek_v4.py)."""
+
+    class Streams(torch.nn.Module):
+        def forward(self, state: Tensor) -> Tensor:
+            return state[:, :, None].expand(-1, -1, 4, -1)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = Streams()
+
+        def forward(self, input_ids: Tensor, use_cache: bool) -> None:
+            self.layer(llama.parts.embedding(input_ids))
+
+    model = Model()
+    streams = replace(llama, model=model, parts=replace(llama.parts, layers=(model.layer,)), num_layers=1)
+    with pytest.raises(CannotRunError, match=r"boundary 1 is of shape \[1, 17, 4, 32\], not \[1, 17, 32\]"):
+        streams.forward_with_taps(TEXT, (1,))
