@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -98,8 +99,31 @@ def test_boundaries_are_distinct_and_inside(boundaries: tuple[int, ...], llama: 
         llama.forward_with_taps(TEXT, boundaries)
 
 
-@pytest.mark.parametrize("ids", [[], [-1], [VOCABULARY]])
-def test_tokens_are_the_targets(ids: list[int], llama: TargetModel) -> None:
+@pytest.mark.parametrize("boundaries", [[1.0], [1.5], ["1"], [None], "12", None, 3, [float("nan")]])
+def test_boundaries_are_whole_numbers(boundaries: Any, llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match=r"give distinct ones within 0\.\.4"):
+        llama.forward_with_taps(TEXT, boundaries)
+
+
+def test_boundaries_may_be_a_tensors(llama: TargetModel) -> None:
+    expected = llama.forward_with_taps(TEXT, (4, 0))[1]
+    assert torch.equal(llama.forward_with_taps(TEXT, torch.tensor([4, 0]))[1], expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_wrapped", "kimi_k25", "kimi_linear"])
+def test_a_text_in_two_forwards_with_a_cache_has_the_states_of_one(name: str, tmp_path: Path) -> None:
+    target = load_target(write_family(name, tmp_path))
+    past = target.new_cache()
+    parts = [target.forward_with_taps(part, ALL, past=past) for part in (TEXT[:9], TEXT[9:])]
+    logits, states = target.forward_with_taps(TEXT, ALL)
+    assert close(torch.cat([part[1] for part in parts], dim=1), states)
+    assert close(torch.cat([part[0] for part in parts]), logits)
+
+
+@pytest.mark.parametrize(
+    "ids", [[], [-1], [VOCABULARY], [2**70], [[3, 4]], 3, [1.5], [True], ["a"], "ab", [None], None, torch.tensor([3.0])]
+)
+def test_tokens_are_the_targets(ids: Any, llama: TargetModel) -> None:
     with pytest.raises(InputsError, match=f"ids below {VOCABULARY}"):
         llama.forward_with_taps(ids, (0,))
 
@@ -163,6 +187,17 @@ def test_the_check_names_the_boundary_that_would_do(llama: TargetModel) -> None:
     wrong = replace(llama, parts=replace(llama.parts, layers=(first, last, third, second)))
     with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own tokens, boundary 2 would"):
         wrong.check()
+
+
+@torch.no_grad()
+def test_the_check_finds_a_norm_that_is_passed_by(tmp_path: Path) -> None:
+    """The model goes around its final norm, whose gain differs by channel."""
+    target = changed(tmp_path)
+    target.parts.norm.weight.copy_(torch.linspace(-3, 3, HIDDEN))
+    target.check()
+    target.model.model.norm = torch.nn.Identity()
+    with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own tokens, no boundary would"):
+        target.check()
 
 
 def test_the_check_says_where_no_boundary_would_do(llama: TargetModel) -> None:

@@ -145,12 +145,17 @@ class TargetModel:
         return settings | ({"logits_to_keep": logits_to_keep} if "logits_to_keep" in known else {})
 
     def _ids(self, input_ids: Ids) -> Tensor:
-        ids = torch.as_tensor(input_ids, dtype=torch.long)
         size = self.vocab_size
+        mend = f"give one text of at least one token, ids below {size}"
+        try:
+            ids = torch.as_tensor(input_ids)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputsError(f"tokens in a {type(input_ids).__name__} that are no numbers", self.ref, mend) from error
         if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= size:
-            what = f"tokens of shape {list(ids.shape)}"
-            raise InputsError(what, self.ref, f"give one text of at least one token, ids below {size}")
-        return ids
+            raise InputsError(f"tokens of shape {list(ids.shape)}", self.ref, mend)
+        if ids.dtype == torch.bool or ids.is_floating_point():  # a cast would cut them, and say nothing
+            raise InputsError(f"tokens of {ids.dtype}", self.ref, mend)
+        return ids.long()
 
     def _plain_ids(self) -> Tensor:
         """A few different tokens, none that the config names: an image's placeholder is no text."""

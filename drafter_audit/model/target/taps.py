@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import index
 from typing import TypeAlias
 
 import torch
@@ -84,9 +85,11 @@ class Taps:
 
 def checked_boundaries(boundaries: Sequence[int], num_layers: int) -> tuple[int, ...]:
     """Raises InputsError unless they are distinct whole numbers within 0..num_layers."""
-    asked = tuple(boundaries)
-    wrong = [b for b in asked if not 0 <= b <= num_layers]
-    if wrong or len(set(asked)) < len(asked):
-        what = f"boundaries {list(asked)}"
-        raise InputsError(what, "the states asked for", f"give distinct ones within 0..{num_layers}")
+    mend = f"give distinct ones within 0..{num_layers}"
+    try:
+        asked = tuple(index(b) for b in boundaries)  # numpy's and torch's whole numbers too; 1.0 is none
+    except TypeError as error:
+        raise InputsError(f"boundaries {boundaries!r}", "the states asked for", mend) from error
+    if not all(0 <= b <= num_layers for b in asked) or len(set(asked)) < len(asked):
+        raise InputsError(f"boundaries {list(asked)}", "the states asked for", mend)
     return asked
