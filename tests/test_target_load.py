@@ -50,8 +50,9 @@ def test_a_dtype_is_what_one_asks_for_and_float32_on_a_cpu(tmp_path: Path) -> No
     half = states(ref, dtype="bfloat16")
     assert half.dtype == torch.bfloat16
     assert float((half.float() - whole).abs().max()) <= 0.05 * float(whole.abs().max())
-    with pytest.raises(UsageError, match="no dtype 'int5'"):
-        load_target(ref, dtype="int5")
+    for wrong in ("int5", "", 5):
+        with pytest.raises(UsageError, match=f"no dtype {wrong!r}"):
+            load_target(ref, dtype=wrong)  # type: ignore[arg-type]
 
 
 def test_kimi_k2_is_read_as_deepseek_v3_and_none_of_its_code_runs(tmp_path: Path) -> None:
@@ -101,6 +102,85 @@ def test_tensors_that_are_no_part_of_the_model_are_told_once(tmp_path: Path, cap
     save_file(load_file(weights_of(ref)) | extra, weights_of(ref), metadata={"format": "pt"})
     assert load_target(ref).notes == ("1 tensors are no part of the model: model.mtp.weight",)
     assert caplog.records == []
+
+
+def test_another_class_than_config_json_names_is_told(tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path)
+    for named in (["NoSuchForCausalLM"], [5]):
+        edit_config(ref, architectures=named)
+        note = f"config.json names {named}, and what runs is transformers' LlamaForCausalLM"
+        assert load_target(ref).notes == (note,)
+
+
+@pytest.mark.parametrize("written", [b"", b"\xff" * 200, b"version https://git-lfs.github.com/spec/v1\n", None])
+def test_a_weight_file_that_is_not_whole(written: bytes | None, tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path)
+    weights_of(ref).write_bytes(weights_of(ref).read_bytes()[:-500] if written is None else written)
+    with pytest.raises(CheckpointError, match="see that every weight file is there and whole"):
+        load_target(ref)
+
+
+def test_weight_files_that_are_not_there(tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path / "whole")
+    model = transformers.LlamaForCausalLM.from_pretrained(ref)
+    model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    weights_of(ref).unlink()
+    with pytest.raises(CheckpointError, match="every weight file is there"):
+        load_target(ref)
+    shards = sorted((tmp_path / "shards").glob("*.safetensors"))
+    shards[1].unlink()
+    with pytest.raises(CheckpointError, match=shards[1].name):
+        load_target(str(tmp_path / "shards"))
+
+
+@torch.no_grad()
+def test_a_pickle_runs_nothing(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "ran",)
+
+    ref = write_family("llama", tmp_path / "target")
+    weights_of(ref).unlink()
+    torch.save({"model.embed_tokens.weight": Evil()}, Path(ref, "pytorch_model.bin"))
+    with pytest.raises(CheckpointError, match="Weights only load failed"):
+        load_target(ref)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_hidden_layers": 0}, {"num_hidden_layers": "4"}, {"num_attention_heads": 0}, {"return_dict": False}],
+)
+def test_a_config_that_no_model_follows_is_one_line(changes: dict[str, Any], tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path)
+    edit_config(ref, **changes)
+    with pytest.raises(CannotRunError, match=r"does not (load it|run): ") as caught:
+        load_target(ref)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"quant_method": "modelopt", "quant_algo": "FP8"}, {"quant_method": "of_tomorrow"}]
+)
+def test_a_packing_that_transformers_does_not_know(settings: dict[str, Any], tmp_path: Path) -> None:
+    """It warns, and takes the packed numbers for weights (transformers 5.24 quantizers/auto.py)."""
+    ref = write_family("llama", tmp_path)
+    edit_config(ref, quantization_config=settings)
+    with pytest.raises(CannotRunError, match=f"does not read {settings['quant_method']}"):
+        load_target(ref)
+
+
+def test_factors_of_weights_are_not_left_out(tmp_path: Path) -> None:
+    """ModelOpt's fp8, which its own hf_quant_config.json tells and config.json does not."""
+    ref = write_family("llama", tmp_path)
+    factor = {"model.layers.0.mlp.up_proj.weight_scale": torch.ones(())}
+    save_file(load_file(weights_of(ref)) | factor, weights_of(ref), metadata={"format": "pt"})
+    with pytest.raises(CannotRunError, match=r"1 factors of packed weights are not read: .*up_proj\.weight_scale"):
+        load_target(ref)
+    unread = {"model.mtp.weight": torch.ones(2), "model.mtp.weight_scale": torch.ones(())}
+    plain = {name: tensor for name, tensor in load_file(weights_of(ref)).items() if name not in factor}
+    save_file(plain | unread, weights_of(ref), metadata={"format": "pt"})
+    assert len(load_target(ref).notes) == 1
 
 
 def test_weights_of_another_shape(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from logging import LogRecord
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from drafter_audit.checkpoint.config import read_config
 from drafter_audit.drafter.config_view import ConfigView
@@ -64,6 +66,7 @@ def load_target(
     _check_usage(split, ranks, device_map, dtype)
     files, raw = _files(ref), read_config(open_source(ref))
     packed = quantization_label(ConfigView(raw, ref))
+    _check_packing(ConfigView(raw, ref), ref)
     if split:
         ranks.start(ranks_timeout_s)
     settings = {
@@ -77,8 +80,10 @@ def load_target(
         config = _config(raw, files, trust_remote_code)
         place = _split(config, ranks) if split else _placed(device_map, offload_folder)
         model, info = _class_for(config).from_pretrained(config=config, **files, **settings, **place)
-    target = _described(model, ref, files.get("revision"), _left_out(info, ref), ranks if split else ALONE)
-    target.check()
+    notes = _renamed(raw, model) + _left_out(info, ref)
+    with _explained(ref, packed, "it does not run"):
+        target = _described(model, ref, files.get("revision"), notes, ranks if split else ALONE)
+        target.check()
     return target
 
 
@@ -89,7 +94,7 @@ def _check_usage(split: bool, ranks: Ranks, device_map: object, dtype: str | Non
     if split and device_map is not None:
         mend = "take the device map in one process, or torchrun without it"
         raise UsageError("a device map and tensor parallelism exclude each other", "load_target", mend)
-    named = getattr(torch, dtype or "float32", None)
+    named = getattr(torch, str("float32" if dtype is None else dtype), None)
     if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise UsageError(f"no dtype {dtype!r}", "load_target", "name one of torch: float32, bfloat16, float16")
 
@@ -161,8 +166,8 @@ def _placed(device_map: str | Mapping[str, Any] | None, offload_folder: str | No
 
 
 @contextmanager
-def _explained(ref: str, packed: str) -> Iterator[None]:
-    """What transformers raises while it loads, as one line."""
+def _explained(ref: str, packed: str, what: str = "transformers does not load it") -> Iterator[None]:
+    """What transformers raises while it loads or runs, as one line."""
     try:
         yield
     except AuditError:
@@ -170,11 +175,14 @@ def _explained(ref: str, packed: str) -> Iterator[None]:
     except ImportError as error:
         package = PACKAGES.get(packed.split()[0])
         mend = f"pip install {package}" if package else "install the package that it names"
-        what = f"a package is missing to load {_kind(packed)} weights: {_line(error)}"
-        raise CannotRunError(what, ref, mend) from error
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        told = f"a package is missing to load {_kind(packed)} weights: {_line(error)}"
+        raise CannotRunError(told, ref, mend) from error
+    except (OSError, SafetensorError, UnpicklingError) as error:
+        mend = "see that every weight file is there and whole"
+        raise CheckpointError(f"{what}: {_line(error)}", ref, mend) from error
+    except Exception as error:  # a library's, or code of the repository's: of any type
         mend = "see that transformers knows its model_type and format, or pass trust_remote_code to run its own code"
-        raise CannotRunError(f"transformers does not load it: {_line(error)}", ref, mend) from error
+        raise CannotRunError(f"{what}: {_line(error)}", ref, mend) from error
 
 
 def _kind(packed: str) -> str:
@@ -182,7 +190,31 @@ def _kind(packed: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Its first line, and the next after a heading."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1]) or type(error).__name__
+
+
+_FACTORS = (".weight_scale", ".weight_scale_inv", ".weight_scale_2", ".weight_global_scale")
+"""Last parts of the names under which ModelOpt, fp8 blocks and compressed-tensors store what a weight is times."""
+
+
+def _check_packing(config: ConfigView, ref: str) -> None:
+    """transformers only warns of a `quant_method` that it does not know, and takes packed numbers for the weights."""
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+    label = quantization_label(config)
+    known = {*AUTO_QUANTIZATION_CONFIG_MAPPING, "bitsandbytes"}
+    if label != UNQUANTISED and label.split()[0] not in known:
+        what = f"transformers does not read {label} weights"
+        raise CannotRunError(what, ref, f"name a checkpoint that is not packed, or of {', '.join(sorted(PACKAGES))}")
+
+
+def _renamed(raw: Mapping[str, Any], model: Untyped) -> tuple[str, ...]:
+    """A word where config.json names another class than the one that runs."""
+    named, ours = raw.get("architectures"), type(model).__name__
+    other = named and named not in (ours, [ours])
+    return (f"config.json names {named}, and what runs is transformers' {ours}",) if other else ()
 
 
 def _left_out(info: Mapping[str, Any], ref: str) -> tuple[str, ...]:
@@ -193,7 +225,14 @@ def _left_out(info: Mapping[str, Any], ref: str) -> tuple[str, ...]:
         if names:
             told = f"{len(names)} weights {what}: {', '.join(names[:3])}"
             raise CheckpointError(told, ref, "transformers would draw them at random: complete the checkpoint")
-    extra = sorted(info["unexpected_keys"])
+    extra = sorted(str(name) for name in info["unexpected_keys"])
+    scaled = ((name, f"{name.rpartition('.')[0]}.weight") for name in extra if name.endswith(_FACTORS))
+    factors = [name for name, weight in scaled if weight not in extra]  # else the weight is left out with its factor
+    if factors:
+        told = f"{len(factors)} factors of packed weights are not read: {', '.join(factors[:3])}"
+        raise CannotRunError(
+            told, ref, "without them the weights are other numbers: take a checkpoint that is not packed"
+        )
     return (f"{len(extra)} tensors are no part of the model: {', '.join(extra[:3])}",) if extra else ()
 
 
