@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from drafter_audit.errors import AuditError
 from drafter_audit.model.target.load import load_target
-from drafter_audit.model.target.ranks import run_ranks
+from drafter_audit.model.target.ranks import Ranks, run_ranks
 
 PROMPT, NEW, BOUNDARIES = list(range(9, 26)), 8, (0, 1, 2, 3, 4)
 LONG = PROMPT * 500
@@ -29,6 +29,8 @@ RESULT = "from-ranks.safetensors"
 def main() -> None:
     torch.set_num_threads(1)
     fault, *refs = sys.argv[1:]
+    if fault == "late" and Ranks.here().rank == 1:
+        _asleep()
     for ref in refs:
         target = load_target(ref, ranks_timeout_s=TIMEOUT_S)
         if target.ranks.rank == 1:

@@ -77,6 +77,13 @@ def test_a_rank_that_does_not_answer_ends_the_other_in_time(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_rank_that_never_joins_ends_the_other_in_time(tmp_path: Path) -> None:
+    code, stderr, _ = torchrun("late", write_family("llama", tmp_path), limit=START_S + TIMEOUT_S)
+    assert code == 1
+    assert stderr.count("error: rank 0 of 2: another rank did not answer in time") == 1, stderr
+
+
+@pytest.mark.slow
 def test_a_rank_short_of_memory_says_so(tmp_path: Path) -> None:
     code, stderr, _ = torchrun("short_of_memory", write_family("llama", tmp_path))
     assert code == 1

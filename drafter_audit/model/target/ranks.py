@@ -114,7 +114,7 @@ def _told(error: Exception, where: str) -> AuditError | None:
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in _MEMORY):
         mend = "spread it over more devices (--device-map auto, torchrun), offload it, or quantise it"
         return CannotRunError("too little memory", where, mend)
-    if not dist.is_available() or not dist.is_initialized():
+    if not dist.is_available() or not (dist.is_initialized() or isinstance(error, dist.DistError)):  # or not yet met
         return None
     if any(words in text for words in _LATE):
         mend = "look for the first reason among the ranks' lines, or give them more time"
