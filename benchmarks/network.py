@@ -8,8 +8,8 @@ All load one checkpoint, written for the occasion, and stay warm; each turn asks
 logits: so all meet the same machine at the same moment. Only the forward is timed (network_worker.py), and no time
 counts unless the logits are ours. Judged is the median over the turns of ours / theirs, against the fastest peer's
 module and so against each. The time judged is processor time of all threads, as in startup.py and for the same reason:
-by the clock, two threads on a machine with other work wait for each other. Beyond the bound, or where logits differ, the
-exit code is 1.
+by the clock, two threads on a busy machine wait for each other. Beyond the bound, or where logits differ, the exit code
+is 1.
 """
 
 from __future__ import annotations
