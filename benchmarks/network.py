@@ -7,7 +7,9 @@ bound is not checked, and that is said.
 All load one checkpoint, written for the occasion, and stay warm; each turn asks every one of them in order for the same
 logits: so all meet the same machine at the same moment. Only the forward is timed (network_worker.py), and no time
 counts unless the logits are ours. Judged is the median over the turns of ours / theirs, against the fastest peer's
-module and so against each. Beyond the bound, or where logits differ, the exit code is 1.
+module and so against each. The time judged is processor time of all threads, as in startup.py and for the same reason:
+by the clock, two threads on a busy machine wait for each other. Beyond the bound, or where logits differ, the exit code
+is 1.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.network_worker import INPUTS, THREADS
-from benchmarks.startup import machine
+from benchmarks.startup import Timing, machine, medians
 
 BOUND = 1.25
 CLOSE = 1e-4  # of the peer's largest logit, or of one
@@ -63,15 +65,17 @@ CONFIG: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One case of one peer's module: medians in milliseconds, the median of the turns' ratios, ours / theirs, and how
-    far the logits are apart. Without a peer, ours alone."""
+    """One case of one peer's module: medians in milliseconds of processor time, the median of the turns' ratios, ours /
+    theirs, the same by the clock on the wall, and how far the logits are apart. Without a peer, ours alone."""
 
     tokens: int
     steps: int
     ours_ms: float
+    ours_wall_ms: float
     peer: str = ""
     peer_ms: float | None = None
     ratio: float | None = None
+    wall_ratio: float | None = None
     apart: float | None = None
 
     @property
@@ -86,7 +90,8 @@ class Worker:
     def __init__(self, python: str, folder: Path, name: str, backend: str = "") -> None:
         self.name = f"{name} {backend}".strip()
         script = str(Path(__file__).with_name("network_worker.py"))
-        environment = dict(os.environ)
+        # Threads that wait for others sleep: a busy wait would count as processor time, and take it from the others.
+        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
         if name == "ours":
             environment["PYTHONPATH"] = str(ROOT)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
@@ -101,14 +106,15 @@ class Worker:
         told = self._answer()
         self.release = f"{self.name} {told['ready']} (torch {told['torch']})"
 
-    def seconds(self, tokens: int, steps: int, save: Path | None = None) -> float:
-        """Of one forward; its logits are written to `save`. Raises SystemExit where the process fails."""
+    def forward(self, tokens: int, steps: int, save: Path | None = None) -> Timing:
+        """How long one took; its logits are written to `save`. Raises SystemExit where the process fails."""
         assert self._process.stdin is not None
         self._process.stdin.write(
             json.dumps({"tokens": tokens, "steps": steps, "save": None if save is None else str(save)}) + "\n"
         )
         self._process.stdin.flush()
-        return float(self._answer()["seconds"])
+        took = self._answer()
+        return Timing(cpu=float(took["cpu"]), wall=float(took["wall"]))
 
     def close(self) -> None:
         """Ends the process, which ends with its input, and keeps what it said last."""
@@ -174,29 +180,29 @@ def compare(workers: list[Worker], tokens: int, steps: int, folder: Path, runs: 
     """One case: the logits first, which also compiles what a peer compiles, then `runs` turns."""
     saved = [folder / f"logits-{place}.safetensors" for place in range(len(workers))]
     for worker, path in zip(workers, saved, strict=True):
-        worker.seconds(tokens, steps, path)
+        worker.forward(tokens, steps, path)
     mine, *theirs = (load_file(path)["logits"] for path in saved)
     apart = [farthest(mine, logits) for logits in theirs]
     for path in saved:
         path.unlink()
 
-    turns = [[worker.seconds(tokens, steps) for worker in workers] for _ in range(runs)]
-    ours, *others = zip(*turns, strict=True)
-    ours_ms = statistics.median(ours) * 1000
-    if not others:
-        return [Row(tokens, steps, ours_ms)]
-    return [
-        Row(
-            tokens,
-            steps,
-            ours_ms,
-            worker.name,
-            statistics.median(times) * 1000,
-            statistics.median(own / other for own, other in zip(ours, times, strict=True)),
-            distance,
+    turns = [[worker.forward(tokens, steps) for worker in workers] for _ in range(runs)]
+    if len(workers) == 1:
+        cpu, wall = (
+            statistics.median(times) * 1000 for times in zip(*(astuple(turn[0]) for turn in turns), strict=True)
         )
-        for worker, times, distance in zip(workers[1:], others, apart, strict=True)
+        return [Row(tokens, steps, cpu, wall)]
+    return [
+        judge(tokens, steps, worker.name, [(turn[place], turn[0]) for turn in turns], distance)
+        for place, (worker, distance) in enumerate(zip(workers[1:], apart, strict=True), start=1)
     ]
+
+
+def judge(tokens: int, steps: int, peer: str, turns: list[tuple[Timing, Timing]], apart: float) -> Row:
+    """Turns of (theirs, ours)."""
+    peer_cpu, cpu, ratio = medians([(theirs.cpu, ours.cpu) for theirs, ours in turns])
+    _, wall, wall_ratio = medians([(theirs.wall, ours.wall) for theirs, ours in turns])
+    return Row(tokens, steps, cpu, wall, peer, peer_cpu, ratio, wall_ratio, apart)
 
 
 def farthest(mine: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -256,34 +262,50 @@ def write_inputs(folder: Path, tokens: int = LONGEST) -> None:
 
 def as_table(rows: list[Row], about: dict[str, object]) -> str:
     """The rows for people, and a line on what was measured."""
-    head = ("tokens", "steps", "ours ms", "peer", "peer ms", "ratio", "bound", "apart", "ok")
+    head = (
+        "tokens",
+        "steps",
+        "ours ms",
+        "peer",
+        "peer ms",
+        "ratio",
+        "bound",
+        "apart",
+        "ok",
+        "ours wall ms",
+        "wall ratio",
+    )
     body = [
-        (str(row.tokens), str(row.steps), f"{row.ours_ms:.1f}")
-        + (
-            ("none", "", "", "", "", "")
-            if row.ratio is None
-            else (
-                row.peer,
-                f"{row.peer_ms:.1f}",
-                f"{row.ratio:.2f}",
-                f"{BOUND:.2f}",
-                f"{row.apart:.1e}",
-                "yes" if row.ok else "NO",
-            )
+        (
+            str(row.tokens),
+            str(row.steps),
+            number(row.ours_ms, ".1f"),
+            row.peer or "none",
+            number(row.peer_ms, ".1f"),
+            number(row.ratio, ".2f"),
+            "" if row.ok is None else f"{BOUND:.2f}",
+            number(row.apart, ".1e"),
+            {None: "", True: "yes", False: "NO"}[row.ok],
+            number(row.ours_wall_ms, ".1f"),
+            number(row.wall_ratio, ".2f"),
         )
         for row in rows
     ]
     widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]
     told = (
-        f"medians of {about['runs']} turns, {THREADS} threads, hidden {CONFIG['hidden_size']}, {about['machine']}, "
-        f"load {about['load']:.1f}"
+        f"medians of {about['runs']} turns, processor time, {THREADS} threads, hidden {CONFIG['hidden_size']}, "
+        f"{about['machine']}, load {about['load']:.1f}"
     )
     modules = about["modules"]
     assert isinstance(modules, list)
     if len(modules) == 1:
         told += f"\nno peer was named (--peer or {VARIABLE}): our own times only, the bound of {BOUND} is not checked"
     return "\n".join([*(line.rstrip() for line in lines), told, *modules])
+
+
+def number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 def as_json(rows: list[Row], about: dict[str, object]) -> str:

@@ -1,9 +1,10 @@
 """One network, kept warm in a process of its own: ours, or a peer's module in the peer's environment.
 
-`python network_worker.py NAME BACKEND FOLDER` loads the checkpoint in FOLDER, then answers each line of its input, a
-case {"tokens", "steps", "save"}, by a line {"seconds"}: how long the forward took that gives the logits of so many
-unrolled steps. Loading is no part of it, nor is a loss, a metric or an argmax that a peer's training computes beyond
-logits. With "save" the logits are written there. A line "ready" comes first, with the release that was loaded.
+`python network_worker.py NAME BACKEND FOLDER` loads the checkpoint in FOLDER and says so by a line "ready", with the
+release that was loaded. Then it answers each line of its input, a case {"tokens", "steps", "save"}, by a line {"cpu",
+"wall"}: the seconds, of all threads and by the clock, of the forward that gives the logits of so many unrolled steps.
+Loading is no part of it, nor is a loss, a metric or an argmax that a peer's training computes beyond logits. With
+"save" the logits are written there.
 
 It needs torch and safetensors, and of this project nothing unless NAME is `ours`.
 """
@@ -14,7 +15,7 @@ import importlib.metadata
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,16 @@ def main(name: str, backend: str, folder: str) -> None:
     for line in sys.stdin:
         case = json.loads(line)
         ids, states = inputs["ids"][: case["tokens"]], inputs["states"][:, : case["tokens"]].contiguous()
-        start = time.perf_counter()
+        cpu, wall = time.process_time(), time.perf_counter()
         logits = forward(ids, states, case["steps"])
-        seconds = time.perf_counter() - start
+        took = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
         if case["save"]:
             save_file({"logits": torch.stack(list(logits))}, case["save"])
         del logits
-        answer({"seconds": seconds})
+        answer(took)
 
 
-def answer(said: dict[str, object]) -> None:
+def answer(said: Mapping[str, object]) -> None:
     OUT.write(json.dumps(said) + "\n")
     OUT.flush()
 

@@ -35,8 +35,8 @@ def test_a_warm_worker_gives_the_drafters_logits(folder: Path) -> None:
     inputs, saved = load_file(folder / INPUTS), folder / "logits.safetensors"
     worker = Worker(sys.executable, folder, "ours")
     try:
-        assert worker.seconds(12, 1) > 0
-        assert worker.seconds(9, 3, saved) > 0
+        assert worker.forward(12, 1).wall > 0
+        assert worker.forward(9, 3, saved).cpu > 0
     finally:
         worker.close()
     expected = load_drafter(str(folder)).unroll(inputs["ids"][:9], inputs["states"][:, :9], 3)
@@ -71,7 +71,7 @@ def test_a_peer_is_named_with_its_python(word: str, capsys: pytest.CaptureFixtur
 
 def test_without_a_peer_the_bound_is_not_said_to_hold() -> None:
     about = {"runs": 5, "machine": "here", "load": 0.0, "modules": ["ours"]}
-    rows = [Row(256, 1, 70.0)]
+    rows = [Row(256, 1, 70.0, 40.0)]
     assert f"no peer was named (--peer or DRAFTER_AUDIT_PEERS): our own times only, the bound of {BOUND} is not" in (
         as_table(rows, about)
     )
@@ -80,4 +80,4 @@ def test_without_a_peer_the_bound_is_not_said_to_hold() -> None:
 
 @pytest.mark.parametrize(("ratio", "apart", "ok"), [(1.2, 1e-6, True), (1.3, 1e-6, False), (0.5, 1e-3, False)])
 def test_a_row_holds_where_the_time_and_the_logits_do(ratio: float, apart: float, ok: bool) -> None:
-    assert Row(256, 1, 70.0, "peer", 70.0, ratio, apart).ok is ok
+    assert Row(256, 1, 70.0, 40.0, "peer", 70.0, ratio, 9.0, apart).ok is ok
