@@ -6,9 +6,9 @@ function that applies them to a drafter. It says nothing of findings: `audit/rul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from packaging.version import Version
 
@@ -85,29 +85,27 @@ class Effect:
     launch: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Engine(Protocol):
-    """One serving engine. `oldest` and `newest` are the releases whose sources were read; `runners` may be empty."""
+def one_runner(_version: str) -> tuple[str | None, ...]:
+    """Of an engine with one code path."""
+    return (None,)
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def oldest(self) -> str: ...
-    @property
-    def newest(self) -> str: ...
-    @property
-    def rules(self) -> tuple[Rule, ...]: ...
 
-    def runners(self, version: str) -> tuple[str | None, ...]:
-        """The code paths of a release, the default one first; (None,) where there is one."""
-        ...
+@dataclass(frozen=True)
+class Engine:
+    """One serving engine. `oldest` and `newest` are the releases whose sources were read.
 
-    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
-        """What it would do with a drafter on the target that `spec` names."""
-        ...
+    `effect`: what it would do with a drafter on the target that the spec names. `edit`: the keys of config.json, nested
+    as there, null to remove one, that bring it nearest to a wiring. `runners`: the code paths of a version, the default
+    one first; (None,) where there is one.
+    """
 
-    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
-        """The keys of config.json, nested as there, null to remove one, that bring it nearest to `wanted`."""
-        ...
+    name: str
+    oldest: str
+    newest: str
+    rules: tuple[Rule, ...]
+    effect: Callable[[DrafterSpec, Release], Effect]
+    edit: Callable[[DrafterSpec, Release, Wiring], Mapping[str, Any]]
+    runners: Callable[[str], tuple[str | None, ...]] = one_runner
 
 
 @dataclass(frozen=True)

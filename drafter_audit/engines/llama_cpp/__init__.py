@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drafter_audit.drafter.boundaries import Ids, default_boundaries
@@ -13,7 +12,7 @@ from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.rope import read_rope
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Scaling, Wiring, declared_wiring
-from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.base import Effect, Engine, Release, Rule
 from drafter_audit.engines.llama_cpp import rules
 
 _KEY = "eagle_aux_hidden_state_layer_ids"
@@ -44,38 +43,29 @@ _Said = Iterator[tuple[Rule, str]]
 _Knobs = dict[str, tuple[Any, Rule]]
 
 
-@dataclass(frozen=True)
-class _Engine:
-    name: str = "llama.cpp"
-    oldest: str = "9637"
-    newest: str = "11312"
-    rules: tuple[Rule, ...] = rules.RULES
+def _effect_on(spec: DrafterSpec, release: Release) -> Effect:
+    if not spec.kind.traits.eagle:
+        return Effect(None, None)
+    if spec.kind.name in _OTHER_KINDS:
+        what = f"the drafter has {_OTHER_KINDS[spec.kind.name]}, which no release knows"
+        return Effect(False, None, refusals=((rules.KIND, what),))
+    knobs = _knobs(spec, release)
+    wiring = Wiring(**{knob: value for knob, (value, _) in knobs.items()})
+    refusals = tuple(_refusals(spec, release, wiring))
+    new = (_KEY, "norm_before_fc") if rules.IDS.holds(release) else ()
+    return Effect(
+        loads=not refusals,
+        wiring=wiring,
+        because={knob: rule for knob, (_, rule) in knobs.items()},
+        refusals=refusals,
+        read=(*_READ, *new),
+        ignored=tuple(_ignored(spec, wiring, knobs)),
+        notes=((rules.UNDATED, "this build may or may not read ids yet"),) if rules.UNDATED.holds(release) else (),
+    )
 
-    def runners(self, version: str) -> tuple[str | None, ...]:
-        return (None,)
 
-    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
-        if not spec.kind.traits.eagle:
-            return Effect(None, None)
-        if spec.kind.name in _OTHER_KINDS:
-            what = f"the drafter has {_OTHER_KINDS[spec.kind.name]}, which no release knows"
-            return Effect(False, None, refusals=((rules.KIND, what),))
-        knobs = _knobs(spec, release)
-        wiring = Wiring(**{knob: value for knob, (value, _) in knobs.items()})
-        refusals = tuple(_refusals(spec, release, wiring))
-        new = (_KEY, "norm_before_fc") if rules.IDS.holds(release) else ()
-        return Effect(
-            loads=not refusals,
-            wiring=wiring,
-            because={knob: rule for knob, (_, rule) in knobs.items()},
-            refusals=refusals,
-            read=(*_READ, *new),
-            ignored=tuple(_ignored(spec, wiring, knobs)),
-            notes=((rules.UNDATED, "this build may or may not read ids yet"),) if rules.UNDATED.holds(release) else (),
-        )
-
-    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
-        return {} if _is_gguf(spec) else dict(_to_set(spec, release, wanted))
+def _edit_for(spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
+    return {} if _is_gguf(spec) else dict(_to_set(spec, release, wanted))
 
 
 def _knobs(spec: DrafterSpec, release: Release) -> _Knobs:
@@ -246,4 +236,4 @@ def _is_gguf(spec: DrafterSpec) -> bool:
     return spec.dialect.name == "gguf"
 
 
-LLAMA_CPP = _Engine()
+LLAMA_CPP = Engine("llama.cpp", "9637", "11312", rules.RULES, _effect_on, _edit_for)

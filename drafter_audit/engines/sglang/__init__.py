@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
-from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.base import Effect, Engine, Release, Rule
 from drafter_audit.engines.sglang import rules as r
 from drafter_audit.engines.sglang.drafts import CLASSES, Draft, class_for, named_draft, obstacles
 from drafter_audit.engines.sglang.edit import edit_config
@@ -27,35 +26,21 @@ _READ = (
 _READ_NESTED = ("eagle_aux_hidden_state_layer_ids", "use_aux_hidden_state", "norm_before_fc")
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """See `engines.base.Engine`."""
-
-    name: str = "sglang"
-    oldest: str = r.OLDEST
-    newest: str = r.NEWEST
-    rules: tuple[Rule, ...] = RULES
-
-    def runners(self, version: str) -> tuple[str | None, ...]:
-        return (None,)
-
-    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
-        if not spec.kind.traits.eagle:
-            return Effect(None, None, notes=((r.OTHER_KIND, _other_kind(spec)),))
-        draft = named_draft(spec, release)
-        if draft is None or (draft.layout == "eagle1") != (spec.kind.name == "eagle1"):
-            return Effect(False, None, refusals=((r.CLASS, _class_words(spec, release)),))
-        return _effect(draft)
-
-    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
-        named, suited = named_draft(spec, release), class_for(spec, release)
-        name = suited or (named.name if named else None)
-        if name is None or spec.dialect.name == "gguf":
-            return {}
-        return edit_config(Draft(spec, release, name), wanted)
+def _effect_on(spec: DrafterSpec, release: Release) -> Effect:
+    if not spec.kind.traits.eagle:
+        return Effect(None, None, notes=((r.OTHER_KIND, _other_kind(spec)),))
+    draft = named_draft(spec, release)
+    if draft is None or (draft.layout == "eagle1") != (spec.kind.name == "eagle1"):
+        return Effect(False, None, refusals=((r.CLASS, _class_words(spec, release)),))
+    return _effect(draft)
 
 
-SGLANG = _Engine()
+def _edit_for(spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
+    named, suited = named_draft(spec, release), class_for(spec, release)
+    name = suited or (named.name if named else None)
+    if name is None or spec.dialect.name == "gguf":
+        return {}
+    return edit_config(Draft(spec, release, name), wanted)
 
 
 def _effect(draft: Draft) -> Effect:
@@ -105,3 +90,6 @@ def _other_kind(spec: DrafterSpec) -> str:
     if spec.kind.name != "dflash" or aux.reading != "output_of_layer" or not aux.declared or not aux.boundaries:
         return words
     return f"{words}; as DFlash, ids {list(aux.declared)} stand for boundaries {list(aux.boundaries)}"
+
+
+SGLANG = Engine("sglang", r.OLDEST, r.NEWEST, RULES, _effect_on, _edit_for)

@@ -5,13 +5,12 @@ speculative_config.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
-from drafter_audit.engines.base import Effect, Release, Rule
+from drafter_audit.engines.base import Effect, Engine, Release, Rule
 from drafter_audit.engines.flat import to_lift
 from drafter_audit.engines.tensorrt_llm import rules
 from drafter_audit.engines.tensorrt_llm.edit import edit_config
@@ -37,39 +36,28 @@ _READ = ("hidden_size", "target_hidden_size", "intermediate_size", "num_hidden_l
 _Said = Iterator[tuple[Rule, str]]
 
 
-@dataclass(frozen=True)
-class _Engine:
-    name: str = "tensorrt-llm"
-    oldest: str = "1.0.0"
-    newest: str = "1.4.0rc1"
-    rules: tuple[Rule, ...] = rules.RULES
+def _effect_on(spec: DrafterSpec, release: Release) -> Effect:
+    if not spec.kind.traits.eagle:
+        return Effect(None, None)
+    if spec.kind.name == "eagle1":
+        return Effect(False, None, refusals=((rules.KIND, "an EAGLE-1 drafter is not known to the PyTorch backend"),))
+    decided, refusals = knobs(spec, release), tuple(_refusals(spec, release))
+    wiring = Wiring(**{knob: value for knob, (value, _) in decided.items()})
+    return Effect(
+        loads=not refusals,
+        wiring=wiring,
+        because={knob: rule for knob, (_, rule) in decided.items()},
+        refusals=refusals,
+        read=_read(release),
+        ignored=tuple(_ignored(spec, release, wiring)),
+        notes=tuple(_notes(spec)),
+        faults=tuple(_faults(spec)),
+        launch=_launch(spec, wiring),
+    )
 
-    def runners(self, version: str) -> tuple[str | None, ...]:
-        return (None,)
 
-    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
-        if not spec.kind.traits.eagle:
-            return Effect(None, None)
-        if spec.kind.name == "eagle1":
-            return Effect(
-                False, None, refusals=((rules.KIND, "an EAGLE-1 drafter is not known to the PyTorch backend"),)
-            )
-        decided, refusals = knobs(spec, release), tuple(_refusals(spec, release))
-        wiring = Wiring(**{knob: value for knob, (value, _) in decided.items()})
-        return Effect(
-            loads=not refusals,
-            wiring=wiring,
-            because={knob: rule for knob, (_, rule) in decided.items()},
-            refusals=refusals,
-            read=_read(release),
-            ignored=tuple(_ignored(spec, release, wiring)),
-            notes=tuple(_notes(spec)),
-            faults=tuple(_faults(spec)),
-            launch=_launch(spec, wiring),
-        )
-
-    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
-        return edit_config(spec, release, wanted)
+def _edit_for(spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
+    return edit_config(spec, release, wanted)
 
 
 def _read(release: Release) -> tuple[str, ...]:
@@ -186,4 +174,4 @@ def _two_model(name: str) -> bool:
     return name.replace("Eagle3", "") == "LlamaForCausalLM"
 
 
-TENSORRT_LLM = _Engine()
+TENSORRT_LLM = Engine("tensorrt-llm", "1.0.0", "1.4.0rc1", rules.RULES, _effect_on, _edit_for)

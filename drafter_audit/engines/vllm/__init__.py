@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from packaging.version import Version
@@ -11,7 +11,7 @@ from packaging.version import Version
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
-from drafter_audit.engines.base import Effect, Release, Rule, merged
+from drafter_audit.engines.base import Effect, Engine, Release, merged
 from drafter_audit.engines.vllm import checks, faults, reads
 from drafter_audit.engines.vllm.case import Case
 from drafter_audit.engines.vllm.parameters import attention_biases
@@ -23,52 +23,47 @@ _ID_FAULTS = frozenset({"ids_outside", "ids_repeated", "last_unreached", "embedd
 _WIDTH_FAULTS = frozenset({"states_misfit", "slots_counted"})
 
 
-@dataclass(frozen=True)
-class _Engine:
-    name: str = "vllm"
-    oldest: str = "0.10.2"
-    newest: str = "0.33.0"
-    rules: tuple[Rule, ...] = RULES
+def _runners(version: str) -> tuple[str | None, ...]:
+    """V2 serves EAGLE-3 since 0.17 and is the default for every target since 0.29."""
+    number = Version(version)
+    if number < _V2_SINCE:
+        return (None,)
+    return ("v2", "v1") if number >= _V2_DEFAULT_SINCE else ("v1", "v2")
 
-    def runners(self, version: str) -> tuple[str | None, ...]:
-        """V2 serves EAGLE-3 since 0.17 and is the default for every target since 0.29."""
-        number = Version(version)
-        if number < _V2_SINCE:
-            return (None,)
-        return ("v2", "v1") if number >= _V2_DEFAULT_SINCE else ("v1", "v2")
 
-    def effect(self, spec: DrafterSpec, release: Release) -> Effect:
-        """Kinds without an EAGLE layer have no wiring: only the boundaries they would read are noted."""
-        declared, case = declared_wiring(spec), Case.of(spec, release)
-        if declared is None:
-            return Effect(None, None, notes=tuple(reads.other_kind(case)))
-        if spec.kind.name == "eagle1":
-            rule = BY_NAME["eagle1_last_state"]
-            wiring = replace(declared, head="target", final_norm=False)
-            return Effect(None, wiring, {"boundaries": rule, "last_state": rule, "final_norm": rule})
-        knobs = dict(reads.knobs(case, declared))
-        refusals = tuple(checks.refusals(case))
-        return Effect(
-            loads=False if refusals else None if case.supported is None else True,
-            wiring=replace(declared, **{knob: value for knob, (value, _) in knobs.items()}),
-            because={knob: rule for knob, (_, rule) in knobs.items()},
-            refusals=refusals,
-            read=tuple(reads.keys_read(case)),
-            ignored=tuple(reads.keys_ignored(case)),
-            notes=tuple(checks.notes(case)),
-            faults=tuple(faults.faults(case)),
-        )
+def _effect_on(spec: DrafterSpec, release: Release) -> Effect:
+    """Kinds without an EAGLE layer have no wiring: only the boundaries they would read are noted."""
+    declared, case = declared_wiring(spec), Case.of(spec, release)
+    if declared is None:
+        return Effect(None, None, notes=tuple(reads.other_kind(case)))
+    if spec.kind.name == "eagle1":
+        rule = BY_NAME["eagle1_last_state"]
+        wiring = replace(declared, head="target", final_norm=False)
+        return Effect(None, wiring, {"boundaries": rule, "last_state": rule, "final_norm": rule})
+    knobs = dict(reads.knobs(case, declared))
+    refusals = tuple(checks.refusals(case))
+    return Effect(
+        loads=False if refusals else None if case.supported is None else True,
+        wiring=replace(declared, **{knob: value for knob, (value, _) in knobs.items()}),
+        because={knob: rule for knob, (_, rule) in knobs.items()},
+        refusals=refusals,
+        read=tuple(reads.keys_read(case)),
+        ignored=tuple(reads.keys_ignored(case)),
+        notes=tuple(checks.notes(case)),
+        faults=tuple(faults.faults(case)),
+    )
 
-    def edit(self, spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
-        effect = self.effect(spec, release)
-        if effect.wiring is None:
-            return {}
-        case = Case.of(spec, release)
-        refused = {rule.name for rule, _ in effect.refusals}
-        edit: dict[str, Any] = {}
-        for change in _changes(case, refused, wanted.differs(effect.wiring), wanted):
-            edit = merged_edit(edit, change)
-        return edit
+
+def _edit_for(spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[str, Any]:
+    found = _effect_on(spec, release)
+    if found.wiring is None:
+        return {}
+    case = Case.of(spec, release)
+    refused = {rule.name for rule, _ in found.refusals}
+    edit: dict[str, Any] = {}
+    for change in _changes(case, refused, wanted.differs(found.wiring), wanted):
+        edit = merged_edit(edit, change)
+    return edit
 
 
 def merged_edit(edit: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,4 +132,4 @@ def _loading(case: Case, refused: set[str]) -> Iterator[Mapping[str, Any]]:
         yield placed(case.seen, "attention_bias", True, case.release)
 
 
-VLLM = _Engine()
+VLLM = Engine("vllm", "0.10.2", "0.33.0", RULES, _effect_on, _edit_for, _runners)
