@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from drafter_audit.audit.consequences import without_consequences
 from drafter_audit.audit.finding import Finding
 from drafter_audit.audit.lint import lint
 from tests.checkpoints import read_peer
@@ -147,6 +149,14 @@ def test_the_wrong_target_is_no_silence(tmp_path: Path) -> None:
     target = write_whole(tmp_path / "target", half, theirs)
     found = lint(write_whole_peer(tmp_path / "drafter", "specforge_eagle3"), target=target).findings
     assert "TABLE-WIDTH" in {one.code for one in found if one.severity == "error"}
+
+
+def test_a_graver_consequence_stays() -> None:
+    """A blank file is a warning; an embedding that is not the target's is an error, and must fail the run all the same."""
+    blank = Finding("VALUES-BLANK", "warning", "blank", "")
+    foreign = Finding("EMB-UNRELATED", "error", "foreign", "", key="embed_tokens.weight")
+    assert without_consequences([blank, foreign]) == (blank, foreign)
+    assert without_consequences([blank, replace(foreign, severity="warning")]) == (blank,)
 
 
 def test_rows_that_agree_prove_padding(tmp_path: Path) -> None:

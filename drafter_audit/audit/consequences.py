@@ -1,4 +1,7 @@
-"""What follows from a finding, and is left out beside it: one fault is told once, by its cause."""
+"""What follows from a finding, and is left out beside it: one fault is told once, by its cause.
+
+A consequence that is graver than its cause stays: leaving it out must not turn a failure into a pass.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,22 @@ from drafter_audit.audit.finding import Finding
 
 
 class _Follows(NamedTuple):
-    """`code`, at `key` (None: any), says nothing new beside one of `causes`; `same_key`: beside one at its own key."""
+    """`code`, at `key` (None: any), says nothing new beside one of `causes`; `same_key`: beside one at its own key.
+    `harmless`: the cause may also be the milder one, which proves that nothing is wrong."""
 
     code: str
     causes: frozenset[str]
     key: str | None = None
     same_key: bool = False
+    harmless: bool = False
 
     def holds(self, finding: Finding, others: Iterable[Finding]) -> bool:
         named = finding.code == self.code and self.key in (None, finding.key)
         return named and any(
-            other.code in self.causes and (not self.same_key or other.key == finding.key) for other in others
+            other.code in self.causes
+            and (self.harmless or other.as_grave_as(finding))
+            and (not self.same_key or other.key == finding.key)
+            for other in others
         )
 
 
@@ -31,7 +39,7 @@ _FOLLOWS = (
     _Follows("EVIDENCE-NONE", frozenset({"TENSOR-SHAPE"}), same_key=True),
     _Follows("EVIDENCE-NONE", frozenset({"TABLE-WIDTH", "KIND-UNKNOWN"})),
     _Follows("TABLE-WIDTH", frozenset({"FC-WIDTH"})),
-    _Follows("TABLE-ROWS", frozenset({"VOCAB-MISMATCH"}), same_key=True),
+    _Follows("TABLE-ROWS", frozenset({"VOCAB-MISMATCH"}), same_key=True, harmless=True),
     # The values of a table say it more plainly than rows beside the target's, or the other way round.
     _Follows("VALUES-NONFINITE", frozenset({"ROWS-NONFINITE"}), same_key=True),
     _Follows("EMB-UNRELATED", frozenset({"VALUES-BLANK", "EMB-ZERO"})),

@@ -28,6 +28,9 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     fix_set: Mapping[str, Any] | None = None
 
+    def as_grave_as(self, other: Finding) -> bool:
+        return SEVERITIES.index(self.severity) <= SEVERITIES.index(other.severity)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "code": self.code,

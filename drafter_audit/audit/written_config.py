@@ -19,7 +19,7 @@ from drafter_audit.drafter.dialects import NOTE
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.engines import engine_of
-from drafter_audit.engines.base import Served, merged
+from drafter_audit.engines.base import Served, joined, merged
 from drafter_audit.engines.serving import note, serve
 from drafter_audit.errors import UsageError
 
@@ -106,7 +106,7 @@ def _best(result: Lint) -> tuple[Mapping[str, Any], tuple[Served, ...]]:
     edits: list[Mapping[str, Any]] = [served.edit for served in result.engines if served.edit]
     together: Mapping[str, Any] = {}
     for edit in edits:
-        together = _both(together, edit)
+        together = joined(edit, together)
     tried = [({}, result.engines), *((edit, _served(result, edit)) for edit in (*edits, together) if edit)]
     return min(tried, key=lambda one: sum(_faults(served) for served in one[1]))
 
@@ -121,16 +121,6 @@ def _faults(served: Served) -> int:
     """Refusals weigh more than differences, those more than keys that are not read."""
     effect = served.effect
     return 10_000 * len(effect.refusals) + 100 * len(served.differs) + len(effect.ignored)
-
-
-def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two edits in one, the first having the last word; unlike `merged`, a null is kept."""
-    result = {**second, **first}
-    for key in first.keys() & second.keys():
-        one, other = first[key], second[key]
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            result[key] = _both(one, other)
-    return result
 
 
 def _noted(spec: DrafterSpec, new: Mapping[str, Any], engine: str) -> dict[str, Any]:

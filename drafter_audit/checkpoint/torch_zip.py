@@ -31,6 +31,7 @@ _LOCAL_MAGIC = b"PK\x03\x04"
 _ENCRYPTED, _HAS_DESCRIPTOR = 0x1, 0x8
 _ALIGNMENT = 64
 _MOST_EXTRA = 28 + 4 + _ALIGNMENT  # sizes of 64 bits, the head of the padding, the padding
+# What zipfile raises over damaged bytes; NotImplementedError is its word for a compression or version it does not know.
 _DAMAGED = (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, EOFError, struct.error)
 _REDOWNLOAD, _DISTRUST = "download the real file", "do not trust this file; torch.save writes no such archive"
 

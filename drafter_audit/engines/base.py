@@ -171,6 +171,16 @@ def merged(config: Mapping[str, Any], edit: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
+def joined(edit: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Two edits as one, `change` having the last word; unlike `merged`, a null stays: it says that a key goes."""
+    result = {**edit, **change}
+    for key in edit.keys() & change.keys():
+        one, other = edit[key], change[key]
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            result[key] = joined(one, other)
+    return result
+
+
 def _applied(effect: Effect) -> tuple[Rule, ...]:
     """Every rule behind an answer, once each."""
     return tuple(dict.fromkeys(_all_rules(effect)))

@@ -11,7 +11,7 @@ from packaging.version import Version
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
-from drafter_audit.engines.base import Effect, Engine, Release, merged
+from drafter_audit.engines.base import Effect, Engine, Release, joined
 from drafter_audit.engines.vllm import checks, faults, reads
 from drafter_audit.engines.vllm.case import Case
 from drafter_audit.engines.vllm.parameters import attention_biases
@@ -62,14 +62,8 @@ def _edit_for(spec: DrafterSpec, release: Release, wanted: Wiring) -> Mapping[st
     refused = {rule.name for rule, _ in found.refusals}
     edit: dict[str, Any] = {}
     for change in _changes(case, refused, wanted.differs(found.wiring), wanted):
-        edit = merged_edit(edit, change)
+        edit = joined(edit, change)
     return edit
-
-
-def merged_edit(edit: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Two edits as one, the second on top; unlike `merged`, null stays: it says that a key goes."""
-    nested = {key: merged(edit.get(key, {}), value) for key, value in change.items() if isinstance(value, Mapping)}
-    return {**edit, **change, **nested}
 
 
 def _changes(case: Case, refused: set[str], differs: tuple[str, ...], wanted: Wiring) -> Iterator[Mapping[str, Any]]:

@@ -5,7 +5,6 @@ Read in model_executor/models/registry.py and the classes it names, release by r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -160,8 +159,3 @@ def reach(name: str | None, release: Release) -> Reach:
     if name in _DEEPSEEK:
         return Reach("fails", last=number >= Version("0.25.0"))
     return Reach("never") if name == "DeepseekV4ForCausalLM" else Reach()
-
-
-def supported_since() -> Mapping[str, str]:
-    """Class -> the release since which it supports EAGLE-3."""
-    return _SUPPORT
