@@ -152,7 +152,7 @@ def test_the_wrong_target_is_no_silence(tmp_path: Path) -> None:
 
 
 def test_a_graver_consequence_stays() -> None:
-    """A blank file is a warning; an embedding that is not the target's is an error, and must fail the run all the same."""
+    """A blank file is a warning; an embedding that is not the target's is an error, and must fail the run."""
     blank = Finding("VALUES-BLANK", "warning", "blank", "")
     foreign = Finding("EMB-UNRELATED", "error", "foreign", "", key="embed_tokens.weight")
     assert without_consequences([blank, foreign]) == (blank, foreign)
