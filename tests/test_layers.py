@@ -11,9 +11,12 @@ import pytest
 ROOT = Path(__file__).parent.parent / "drafter_audit"
 
 # From the ground up. `errors` and the package's version are everybody's.
-STOREYS = ("measure", "facts", "sources", "checkpoint", "drafter", "model", "engines", "audit", "report", "cli")
+STOREYS = (
+    *("measure", "facts", "sources", "checkpoint", "drafter", "prompts", "model", "recording", "decode"),
+    *("engines", "audit", "report", "cli"),
+)
 LIBRARIES = {"torch", "transformers", "accelerate"}
-RUNS_MODELS = {"model"}
+RUNS_MODELS = {"model", "recording", "decode"}
 
 
 def modules() -> list[Path]:

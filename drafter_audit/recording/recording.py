@@ -1,0 +1,51 @@
+"""A recording as it is read: one target's own answers to prompts, with its states and what it thought of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from drafter_audit.recording.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class RecordedPrompt:
+    """One prompt with P tokens and its answer of N, through the end token or the cap.
+
+    `tokens` int64 [P + N + lookahead]: prompt, answer, and what the target would have said next. `states` [boundaries,
+    P + N - 1, hidden]: row t is the state of token t, in the order of `boundaries`, in the target's dtype. Row i of
+    `top_ids` int64 [N, k], `top_logits` float32 [N, k] (descending) and `logsumexp` float32 [N] is the distribution
+    from which answer token i came: that at position P - 1 + i. `gaps` float32 [N + lookahead]: how far the likeliest
+    logit stood above the second, for each token after the prompt.
+    """
+
+    id: str
+    category: str | None
+    prompt_length: int
+    answer_length: int
+    tokens: Tensor
+    boundaries: tuple[int, ...]
+    states: Tensor
+    top_ids: Tensor
+    top_logits: Tensor
+    logsumexp: Tensor
+    gaps: Tensor
+    capped: bool
+    degenerate: bool
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A folder with a manifest and a file for each prompt. `open_recording` makes it."""
+
+    folder: Path
+    manifest: Manifest
+
+    def prompts(self) -> Iterator[RecordedPrompt]:
+        """One after another, in the order of the prompt set: only one is in memory."""
+        raise NotImplementedError
