@@ -53,16 +53,7 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, told: bool = True)
     is false, where both are read from the new config alone. Raises ConfigError where it is unusable.
     """
     clues = replace(spec.clues, config=ConfigView(raw, spec.config.where))
-    background = Background(
-        target=spec.target.ref,
-        target_said_by=spec.target.said_by,
-        training=spec.training,
-        accept_len=spec.accept_len,
-        throughput=spec.throughput,
-        disagree=spec.facts_disagree,
-        unread=spec.facts_unread,
-    )
-    new = _describe(spec.origin, clues, background, spec.target, dialect=spec.dialect if told else None)
+    new = _describe(spec.origin, clues, _background(spec), spec.target, dialect=spec.dialect if told else None)
     known = spec.aux_layers.boundaries if told else None
     return replace(
         new,
@@ -76,12 +67,29 @@ def with_config(spec: DrafterSpec, raw: Mapping[str, Any], *, told: bool = True)
     )
 
 
+def with_target(spec: DrafterSpec, target: Target) -> DrafterSpec:
+    """`spec` read again for a target of which more is known than its files told."""
+    return _describe(spec.origin, spec.clues, _background(spec), target)
+
+
 def with_reading(spec: DrafterSpec, reading: Reading) -> DrafterSpec:
     """`spec` with its layer ids read as the user says. Raises UsageError where it declares none, or they do not fit."""
     try:
         return replace(spec, aux_layers=read_as(spec.aux_layers, reading, spec.target.num_layers))
     except UsageError as error:  # one of several drafters, maybe
         raise UsageError(error.what, f"{error.where} for {spec.ref}", error.mend) from error
+
+
+def _background(spec: DrafterSpec) -> Background:
+    return Background(
+        target=spec.target.ref,
+        target_said_by=spec.target.said_by,
+        training=spec.training,
+        accept_len=spec.accept_len,
+        throughput=spec.throughput,
+        disagree=spec.facts_disagree,
+        unread=spec.facts_unread,
+    )
 
 
 def _read(source: Source, target: str | None, *, unread: bool = False) -> DrafterSpec:

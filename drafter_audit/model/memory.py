@@ -15,7 +15,8 @@ square."""
 
 class Unrolled:
     """Step k's query at position t sees step 0's keys at positions <= t and those of steps 1..k at t alone: as a round
-    of drafting that starts at t does, and as EAGLE's training-time test."""
+    of drafting that starts at t does, and as EAGLE's training-time test. Steps after the first may be of the last
+    positions only, the same ones each time."""
 
     def __init__(self) -> None:
         self._kept: dict[int, list[tuple[Tensor, Tensor]]] = {}
@@ -92,23 +93,23 @@ def _before(queries: int, keys: int, device: torch.device) -> Tensor:
 def _with_own(q: Tensor, kept: list[tuple[Tensor, Tensor]], scale: float) -> Tensor:
     """Step 0's keys at or before each query's position, and the later steps' keys at that position."""
     first_k, first_v = kept[0]
-    own_k, own_v = (torch.stack(each, dim=2) for each in zip(*kept[1:], strict=True))  # [kv, T, steps, d]
-    grouped = q.reshape(len(first_k), -1, *q.shape[1:]) * scale  # [kv, group, T, d]
-    parts = [
-        _rows(grouped[:, :, start : start + _ROWS], start, (first_k, first_v), (own_k, own_v))
-        for start in range(0, q.shape[1], _ROWS)
-    ]
+    own_k, own_v = (torch.stack(each, dim=2) for each in zip(*kept[1:], strict=True))  # [kv, rows, steps, d]
+    grouped = q.reshape(len(first_k), -1, *q.shape[1:]) * scale  # [kv, group, rows, d]
+    skipped, parts = first_k.shape[1] - q.shape[1], []
+    for start in range(0, q.shape[1], _ROWS):
+        stop = min(start + _ROWS, q.shape[1])
+        first = (first_k[:, None, : skipped + stop], first_v[:, None, : skipped + stop])
+        parts.append(_rows(grouped[:, :, start:stop], first, (own_k[:, None, start:stop], own_v[:, None, start:stop])))
     return torch.cat(parts, dim=2).flatten(0, 1)
 
 
-def _rows(q: Tensor, start: int, first: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor]) -> Tensor:
-    """Queries [kv, group, rows, d] of positions from `start` on -> [kv, group, rows, dv]."""
-    stop = start + q.shape[2]
-    first_k, first_v = (each[:, None, :stop] for each in first)
-    own_k, own_v = (each[:, None, start:stop] for each in own)
-    ahead = ~_before(stop - start, stop, q.device)
+def _rows(q: Tensor, first: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor]) -> Tensor:
+    """Queries [kv, group, rows, d] of the last rows of `first` -> [kv, group, rows, dv]."""
+    (first_k, first_v), (own_k, own_v) = first, own
+    seen = first_k.shape[2]
+    ahead = ~_before(q.shape[2], seen, q.device)
     to_first = (q @ first_k.transpose(-1, -2)).masked_fill_(ahead, float("-inf"))
     to_own = (own_k @ q.unsqueeze(-1)).squeeze(-1)
     scores = torch.cat((to_first, to_own), dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
-    read: Tensor = scores[..., :stop] @ first_v + (scores[..., None, stop:] @ own_v).squeeze(-2)
+    read: Tensor = scores[..., :seen] @ first_v + (scores[..., None, seen:] @ own_v).squeeze(-2)
     return read
