@@ -33,11 +33,11 @@ class ReplayedPrompt:
     """One answer of N tokens under one drafter.
 
     Start i, 0..N-2, is a round that begins when answer tokens 0..i are out: it drafts from the state of the token
-    before token i, paired with token i. `held` of the answer's tokens have a draft id. `drafts` int64 [steps, N-1] are the target ids drafted. `matches` int64 [N-1]
-    counts those that are the target's own tokens, up to the first that is not; `covered` int64 [N-1] counts which of
-    these own tokens have a draft id, up to the first that has none. `gaps` float32 [N + lookahead] are the target's,
-    of each token after the prompt, and `draft_gaps` float32 [steps, N-1] the drafter's: how far the likeliest logit
-    stood above the second.
+    before token i, paired with token i. `held` of the answer's tokens have a draft id. `drafts` int64 [steps, N-1] are
+    the target ids drafted. `matches` int64 [N-1] counts those that are the target's own tokens, up to the first that is
+    not; `covered` int64 [N-1] counts which of these own tokens have a draft id, up to the first that has none. `gaps`
+    float32 [N + lookahead] are the target's, of each token after the prompt, and `draft_gaps` float32 [steps, N-1] the
+    drafter's: how far the likeliest logit stood above the second.
     """
 
     id: str
