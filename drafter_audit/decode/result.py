@@ -119,14 +119,16 @@ class DecodeResult:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            **self.provenance.to_dict(),
-            **self.acceptance.to_dict(),
+            "mode": self.provenance.mode,
+            "accept_len": self.acceptance.accept_len,
             "accept_len_interval": None if self.interval is None else list(self.interval),
+            **self.acceptance.to_dict(),
             "coverage": self.coverage,
             "lossless": None if self.lossless is None else asdict(self.lossless),
             "ties": [asdict(tie) for tie in self.ties],
             **(NOT_MEASURED if self.costs is None else self.costs.to_dict()),
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
+            **self.provenance.to_dict(),
             "notes": list(self.notes),
         }
 
