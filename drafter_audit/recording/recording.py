@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +46,13 @@ class Recording:
     folder: Path
     manifest: Manifest
 
-    def prompts(self) -> Iterator[RecordedPrompt]:
-        """One after another, in the order of the prompt set: only one is in memory."""
-        raise NotImplementedError
+    def prompts(self, boundaries: Sequence[int] | None = None) -> Iterator[RecordedPrompt]:
+        """One after another, in the order of the prompt set: only one is in memory.
+
+        With `boundaries` only those states are read, in that order. Raises RecordingError for one that a prompt does
+        not have, and for a damaged file.
+        """
+        from drafter_audit.recording.prompt_file import read_prompt
+
+        for answer in self.manifest.answers:
+            yield read_prompt(self.folder / answer.file, boundaries)
