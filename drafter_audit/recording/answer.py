@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from drafter_audit.errors import UsageError
+from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.recording import RecordedPrompt
@@ -59,7 +59,7 @@ def recorded_answer(
     past, given, said, length = target.new_cache(), torch.tensor(prompt.ids), list[int](), 0
     while not length or len(said) < length + settings.lookahead:
         logits = target.forward_into(given, () if length else boundaries, sink, past, 1)[-1].float()
-        given = target.ranks.same(_chosen(logits, settings.temperature, generator), logits.device)
+        given = target.ranks.same(_chosen(logits, settings.temperature, generator, target.ref), logits.device)
         thought.add(logits)
         said.append(int(given))
         if not length and (said[-1] in target.end_ids or len(said) == settings.max_new_tokens):
@@ -82,10 +82,14 @@ def recorded_answer(
     )
 
 
-def _chosen(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+def _chosen(logits: Tensor, temperature: float, generator: torch.Generator, where: str) -> Tensor:
     """One token [1] by logits float32 [vocab]; drawn on the CPU, where a seed means the same on every machine."""
+    highest, likeliest = logits.max(-1)
+    if not bool(highest.isfinite()):
+        mend = "load it in another dtype (bfloat16, float32), or check its weights"
+        raise CannotRunError("its logits are not finite", where, mend)
     if not temperature:
-        return logits.argmax()[None]
+        return likeliest[None]
     return torch.multinomial((logits / temperature).softmax(-1).cpu(), 1, generator=generator)
 
 
@@ -147,4 +151,3 @@ class _Thought:
         self._waiting.clear()
         values, ids = logits.topk(self._top)
         self._ranked.append((values.cpu(), ids.cpu(), logits.logsumexp(-1).cpu()))
-

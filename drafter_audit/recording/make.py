@@ -109,7 +109,7 @@ def check_prompts(target: TargetModel, prompts: Sequence[TokenPrompt], settings:
             mend = "give it the tokens of this target's own tokenizer"
             raise InputsError(f"token {max(prompt.ids)} of a vocabulary of {target.vocab_size}", where, mend)
         if target.max_positions is not None and len(prompt.ids) + beyond > target.max_positions:
-            told = f"{len(prompt.ids)} tokens and {beyond} to come exceed the target's context of {target.max_positions}"
+            told = f"{len(prompt.ids)} tokens and {beyond} to come, in a context of {target.max_positions}"
             raise InputsError(told, where, "shorten it, or lower --max-new-tokens")
 
 

@@ -63,8 +63,8 @@ def read_prompt(path: Path, boundaries: Sequence[int] | None = None) -> Recorded
     except (OSError, SafetensorError) as error:
         raise RecordingError(f"it cannot be read: {error}", str(path), _MEND) from error
     tables["top_ids"] = tables["top_ids"].long()
-    facts = {name: getattr(answer, name) for name in _FACTS} | {"boundaries": asked}
-    return RecordedPrompt(**facts, **tables, states=states)
+    facts: dict[str, Any] = {name: getattr(answer, name) for name in _FACTS}
+    return RecordedPrompt(**{**facts, "boundaries": asked, "states": states, **tables})
 
 
 def describe_file(path: Path) -> Answer:
@@ -80,7 +80,7 @@ def _name(boundary: int) -> str:
 
 
 def _checksum(tensor: Tensor) -> int:
-    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy())
+    return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _facts(metadata: Mapping[str, str], path: Path) -> tuple[Answer, dict[str, int]]:

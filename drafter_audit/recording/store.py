@@ -6,6 +6,7 @@ a run that is killed anywhere leaves what the same command goes on from.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from drafter_audit.errors import AuditError, RecordingError, UsageError
 from drafter_audit.recording.manifest import Manifest, from_text, to_text
 from drafter_audit.recording.prompt_file import describe_file, write_prompt
 from drafter_audit.recording.recording import RecordedPrompt
-from drafter_audit.recording.whole_file import PART, write_text
+from drafter_audit.recording.whole_file import PARTS, write_text
 
 MANIFEST = "manifest.json"
 
@@ -56,8 +57,7 @@ def begin(folder: Path, manifest: Manifest) -> Store:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"*{PART}"):
-            left.unlink()
+        shutil.rmtree(folder / PARTS, ignore_errors=True)  # of a run that was killed
         found = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise AuditError(f"cannot write: {error.strerror}", str(folder), "choose another folder") from error
