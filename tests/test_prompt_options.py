@@ -25,8 +25,12 @@ def test_defaults_and_values() -> None:
     assert eval(run(show).output) == unset
     given = "--prompts a.jsonl --raw --no-thinking --max-new-tokens 8 --seed 3 --temperature 0.5"
     assert eval(run(show, shlex.split(given)).output) == {
-        "max_new_tokens": 8, "temperature": 0.5, "seed": 3,
-        "prompts": "a.jsonl", "raw": True, "thinking": False,
+        "max_new_tokens": 8,
+        "temperature": 0.5,
+        "seed": 3,
+        "prompts": "a.jsonl",
+        "raw": True,
+        "thinking": False,
     }
 
 
