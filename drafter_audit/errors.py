@@ -11,6 +11,7 @@
     +-- CannotRunError             exit 3, a drafter of a kind, format or setting that is not run
     +-- RankError                  exit 3, a process that runs the target with others lost one of them
     +-- InputsError                exit 3, tokens or states that do not fit the drafter
+    +-- RecordingError             exit 3, a folder that is no recording, or a damaged or unfinished one
     +-- CheckpointError            exit 3, the files are not what they claim to be
         +-- ConfigError            config.json
         +-- HeaderError            a weight file's header
@@ -83,6 +84,10 @@ class RankError(AuditError):
 
 
 class InputsError(AuditError):
+    pass
+
+
+class RecordingError(AuditError):
     pass
 
 

@@ -23,11 +23,17 @@ class Prompt:
 
 @dataclass(frozen=True)
 class PromptSet:
-    """`sha256` is over the bytes of the JSONL file."""
+    """`sha256` is over the bytes of the JSONL file. `notes` say what of it is not used as it stands."""
 
     name: str
     sha256: str
     prompts: tuple[Prompt, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needs_tokenizer(self) -> bool:
+        """Whether any of them is text."""
+        return any(prompt.token_ids is None for prompt in self.prompts)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ class Recording:
     def prompts(self, boundaries: Sequence[int] | None = None) -> Iterator[RecordedPrompt]:
         """One after another, in the order of the prompt set: only one is in memory.
 
-        With `boundaries` only those states are read, in that order.
+        With `boundaries` only those states are read, in that order. Raises RecordingError for one that a prompt does
+        not have, and for a damaged file.
         """
-        raise NotImplementedError
+        from drafter_audit.recording.prompt_file import read_prompt
+
+        for answer in self.manifest.answers:
+            yield read_prompt(self.folder / answer.file, boundaries)

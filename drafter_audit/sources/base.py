@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Literal, Protocol
 
 SourceKind = Literal["hub", "local", "bundled"]
+RepoType = Literal["model", "dataset"]
+"""Of what the Hub keeps."""
 
 
 class Source(Protocol):

@@ -100,7 +100,7 @@ class HubSource:
         if path is None:
             self._check_listed(place)
             size = self._listing.files[place.file or ""]
-            key = ("range", place.repo, self.revision, place.file or "", str(size), str(start), str(stop))
+            key = ("range", place.path, self.revision, place.file or "", str(size), str(start), str(stop))
             return kept.once(key, fetch) if keep else fetch()
         with path.open("rb") as file:
             file.seek(start)
@@ -108,30 +108,33 @@ class HubSource:
 
     @cached_property
     def _listing(self) -> Listing:
-        return list_repo(Place(self.name, self.reference.revision))
+        return list_repo(self._at(None))
 
     @cached_property
     def _files(self) -> dict[str, int | None]:
-        prefix = f"{self._folder}/" if self._folder else ""
+        prefix = f"{self.folder}/" if self.folder else ""
         files = self._listing.files
         return {path.removeprefix(prefix): size for path, size in files.items() if path.startswith(prefix)}
 
     @cached_property
-    def _folder(self) -> str:
+    def folder(self) -> str:
         """The folder in the repository; a link to a file means the folder that the file lies in."""
         path = self.reference.path
         if path in self._listing.files:
             parent = PurePosixPath(path).parent
             return "" if parent == PurePosixPath() else str(parent)
         if path and not any(file.startswith(f"{path}/") for file in self._listing.files):
-            self._absent(Place(self.name, self.reference.revision, path))
+            self._absent(self._at(path))
         return path
 
     def _place(self, name: str) -> Place:
         if leaves_folder(name):
             raise CheckpointError(f"the file name {name!r} leaves its folder", self.name, "name a file inside it")
-        folder = self._folder if self.reference.path else ""
-        return Place(self.name, self.reference.revision, f"{folder}/{name}" if folder else name)
+        folder = self.folder if self.reference.path else ""
+        return self._at(f"{folder}/{name}" if folder else name)
+
+    def _at(self, file: str | None) -> Place:
+        return Place(self.name, self.reference.revision, file, type=self.reference.repo_type)
 
     def _check_listed(self, place: Place) -> None:
         if place.file not in self._listing.files:

@@ -22,6 +22,7 @@ from huggingface_hub.errors import (
 )
 
 from drafter_audit.errors import AccessError, AuditError, NetworkError, NotFoundError, SourceError
+from drafter_audit.sources.base import RepoType
 from drafter_audit.sources.client import BusyError, CutShortError, SecondTryError, SlowError
 
 _CODE = "X-Error-Code"
@@ -31,7 +32,7 @@ _IF_PRIVATE = "check the name; if it is private, set HF_TOKEN or run hf auth log
 
 @dataclass(frozen=True)
 class Place:
-    """What was being read, for the messages: a repository, its revision, and a file or None.
+    """What was being read, for the messages: a repository, its type, its revision, and a file or None.
 
     `kept` is False where the next run would have to read the same again, as with rows of weights.
     """
@@ -40,9 +41,15 @@ class Place:
     revision: str | None
     file: str | None = None
     kept: bool = True
+    type: RepoType = "model"
 
     def __str__(self) -> str:
-        return f"{self.repo}@{self.revision}" if self.revision else self.repo
+        return f"{self.path}@{self.revision}" if self.revision else self.path
+
+    @property
+    def path(self) -> str:
+        """Where its page is on the Hub, behind the host."""
+        return self.repo if self.type == "model" else f"{self.type}s/{self.repo}"
 
     @property
     def what(self) -> str:
@@ -62,13 +69,14 @@ def explain(error: Exception, place: Place) -> AuditError:
 def offline(place: Place) -> NetworkError:
     """A file is not in the cache and the client may not fetch it."""
     revision = f" --revision {place.revision}" if place.revision else ""
-    run = "the same" if place.kept else f"hf download {place.repo} {place.file}{revision}"
+    kind = "" if place.type == "model" else f" --repo-type {place.type}"
+    run = "the same" if place.kept else f"hf download {place.repo} {place.file}{kind}{revision}"
     mend = f"run {run} once while online"
     return NetworkError(f"offline, and {place.what} is not in the Hub's cache", str(place), mend)
 
 
 def _gated(error: GatedRepoError, place: Place) -> SourceError:
-    mend = f"ask for access at {constants.ENDPOINT}/{place.repo}, then set HF_TOKEN or run hf auth login"
+    mend = f"ask for access at {constants.ENDPOINT}/{place.path}, then set HF_TOKEN or run hf auth login"
     return AccessError("a gated repository", str(place), mend)
 
 
@@ -90,13 +98,13 @@ def _unauthorized(error: HfHubHTTPError, place: Place) -> SourceError:
 
 
 def _revision(error: RevisionNotFoundError, place: Place) -> SourceError:
-    mend = f"see the branches and tags at {constants.ENDPOINT}/{place.repo}/tree/main"
+    mend = f"see the branches and tags at {constants.ENDPOINT}/{place.path}/tree/main"
     return NotFoundError(f"no such revision {place.revision!r}", str(place), mend)
 
 
 def _entry(error: EntryNotFoundError, place: Place) -> SourceError:
     return NotFoundError(
-        f"no {place.file}", str(place), f"see the files at {constants.ENDPOINT}/{place.repo}/tree/main"
+        f"no {place.file}", str(place), f"see the files at {constants.ENDPOINT}/{place.path}/tree/main"
     )
 
 

@@ -16,6 +16,7 @@ from typing import NoReturn, TypeGuard, TypeVar
 
 import httpx2
 from huggingface_hub import (
+    DatasetInfo,
     HfApi,
     ModelInfo,
     constants,
@@ -68,14 +69,15 @@ def list_repo(place: Place) -> Listing:
 
     Offline, what was kept or, failing that, what the cache holds. Raises NotFoundError, AccessError, NetworkError.
     """
-    known = _kept_listing(place.repo, place.revision) if is_commit(place.revision) else None
+    known = _kept_listing(place, place.revision) if is_commit(place.revision) else None
     if known is not None:
         return known
 
-    def ask() -> ModelInfo:
+    def ask() -> ModelInfo | DatasetInfo:
         api = HfApi(library_name=_TOOL, library_version=__version__)
         timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
-        return api.model_info(place.repo, revision=place.revision, files_metadata=True, timeout=timeout)
+        tell = api.model_info if place.type == "model" else api.dataset_info
+        return tell(place.repo, revision=place.revision, files_metadata=True, timeout=timeout)
 
     try:
         info = _ask(ask, place)
@@ -88,14 +90,14 @@ def list_repo(place: Place) -> Listing:
     if not isinstance(info.sha, str) or not _are_sizes(files):
         raise NetworkError("the answer is not the Hub's", f"{place} at {constants.ENDPOINT}", "check HF_ENDPOINT")
     listing = Listing(info.sha, dict(sorted(files.items())), complete=True)
-    kept.keep(("listing", place.repo, listing.commit), json.dumps(listing.files).encode())
+    kept.keep(("listing", place.path, listing.commit), json.dumps(listing.files).encode())
     _note_commit(place, listing.commit)
     return listing
 
 
-def _kept_listing(repo: str, commit: str | None) -> Listing | None:
+def _kept_listing(place: Place, commit: str | None) -> Listing | None:
     """What was kept of `commit`; None where nothing was, and where it is no listing: it is then made anew."""
-    data = kept.recall(("listing", repo, commit)) if commit is not None else None
+    data = kept.recall(("listing", place.path, commit)) if commit is not None else None
     try:
         files = None if data is None else json.loads(data)
     except (ValueError, RecursionError):
@@ -112,7 +114,7 @@ def _are_sizes(files: object) -> TypeGuard[dict[str, int | None]]:
 
 def cached_file(place: Place, commit: str) -> Path | None:
     """`place.file` in the Hub's cache at `commit`, or None."""
-    found = try_to_load_from_cache(place.repo, place.file or "", revision=commit)
+    found = try_to_load_from_cache(place.repo, place.file or "", revision=commit, repo_type=place.type)
     return Path(found) if isinstance(found, str) else None  # it may be known to be absent
 
 
@@ -125,6 +127,7 @@ def download(place: Place, commit: str) -> Path:
             hf_hub_download(
                 place.repo,
                 file,
+                repo_type=place.type,
                 revision=revision,
                 library_name=_TOOL,
                 library_version=__version__,
@@ -141,7 +144,7 @@ def download(place: Place, commit: str) -> Path:
 
 def remote_size(place: Place, commit: str) -> int | None:
     """Bytes of `place.file`, by a HEAD request; None where the server does not say."""
-    url = hf_hub_url(place.repo, place.file or "", revision=commit)
+    url = hf_hub_url(place.repo, place.file or "", repo_type=place.type, revision=commit)
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
     return _ask(lambda: get_hf_file_metadata(url, timeout=timeout), place).size
 
@@ -151,7 +154,7 @@ def fetch_range(place: Place, commit: str, start: int, stop: int) -> bytes:
 
     Raises NotFoundError, AccessError; NetworkError, also where the server ignores the range: its body is not read.
     """
-    url = hf_hub_url(place.repo, place.file or "", revision=commit)
+    url = hf_hub_url(place.repo, place.file or "", repo_type=place.type, revision=commit)
     # Compressed bytes would not be the file's.
     asked = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
 
@@ -202,13 +205,13 @@ def _refuse(what: str, place: Place) -> NoReturn:
 
 def _list_cache(place: Place) -> Listing:
     commit = place.revision if is_commit(place.revision) else _last_commit(place)
-    known = _kept_listing(place.repo, commit)
+    known = _kept_listing(place, commit)
     if known is not None:
         return known
-    snapshot = None if commit is None else _snapshot(place.repo, commit)
+    snapshot = None if commit is None else _snapshot(place, commit)
     if snapshot is None:
         raise offline(place)
-    return Listing(snapshot.name, LocalSource(place.repo, snapshot).files(), complete=False)
+    return Listing(snapshot.name, LocalSource(place.path, snapshot).files(), complete=False)
 
 
 def _note_commit(place: Place, commit: str) -> None:
@@ -226,20 +229,24 @@ def _last_commit(place: Place) -> str | None:
 
 
 def _branch(place: Place) -> tuple[str, ...]:
-    return ("branch", place.repo, place.revision or _MAIN)
+    return ("branch", place.path, place.revision or _MAIN)
 
 
 def _client_commit(place: Place) -> str:
     """Where the client's cache has the branch or tag point, "" where it does not know."""
-    snapshot = _snapshot(place.repo, place.revision or _MAIN)
+    snapshot = _snapshot(place, place.revision or _MAIN)
     return "" if snapshot is None else snapshot.name
 
 
-def _snapshot(repo: str, revision: str) -> Path | None:
+def _snapshot(place: Place, revision: str) -> Path | None:
     """The folder that the cache keeps for `revision`; named after its commit, it may hold a part of the files."""
     try:
         # No pattern: an incomplete folder is welcome.
-        return Path(snapshot_download(repo, revision=revision, local_files_only=True, allow_patterns=[]))
+        return Path(
+            snapshot_download(
+                place.repo, repo_type=place.type, revision=revision, local_files_only=True, allow_patterns=[]
+            )
+        )
     except LocalEntryNotFoundError:
         return None
 

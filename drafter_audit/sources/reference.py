@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from drafter_audit.errors import BadReferenceError, NotFoundError
-from drafter_audit.sources.base import SourceKind
+from drafter_audit.sources.base import RepoType, SourceKind
 from drafter_audit.sources.names import is_weight_name, leaves_folder
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ ACCEPTED = (
     "give org/name, org/name@revision, hf://org/name[@revision][/folder], a huggingface.co URL of a model, "
     "a local folder or .safetensors file, or a bundled name"
 )
+_DATASETS = "give a JSONL file, hf://datasets/org/name[@revision][/file.jsonl], or a huggingface.co URL of a dataset"
 _HUB_HOSTS = ("huggingface.co/", "www.huggingface.co/", "hf.co/")
 
 
@@ -47,6 +48,7 @@ class Reference:
     revision: str | None = None
     path: str = ""
     weights_file: str | None = None
+    repo_type: RepoType = "model"
 
 
 def parse_reference(ref: str) -> Reference:
@@ -54,16 +56,16 @@ def parse_reference(ref: str) -> Reference:
 
     Raises NotFoundError for a path that does not exist, BadReferenceError for what is no reference at all.
 
-    >>> parse_reference("org/name@v1")
-    Reference(ref='org/name@v1', kind='hub', name='org/name', revision='v1', path='', weights_file=None)
+    >>> parse_reference("org/name@v1") == Reference("org/name@v1", "hub", "org/name", "v1")
+    True
     """
     local = _existing_path(ref)
     if local is not None:
         return _local(ref, local)
     if any("\ud800" <= character <= "\udfff" for character in ref):  # bytes that are no UTF-8: a file's name at most
         raise BadReferenceError("not a reference, it is not UTF-8", repr(ref), ACCEPTED)
-    if _is_url(ref):
-        return _hub(ref, ref if "://" in ref else f"https://{ref}")
+    if is_url(ref):
+        return _hub(ref, _as_url(ref))
     if ref in _bundled_names():
         return Reference(ref, "bundled", ref)
     if _looks_like_path(ref):
@@ -71,6 +73,17 @@ def parse_reference(ref: str) -> Reference:
     if ref.partition("@")[0].count("/") == 1:
         return _hub(ref, _as_uri(ref))
     raise BadReferenceError("not a reference", repr(ref), _suggestion(ref) + ACCEPTED)
+
+
+def parse_dataset(ref: str) -> Reference:
+    """The dataset of the Hub that a URL or `hf://datasets/org/name[@revision][/path]` names; nothing is fetched.
+
+    Raises BadReferenceError for anything else.
+    """
+    parsed = _parse_uri(ref, _as_url(ref), _DATASETS)
+    if parsed.type != "dataset":
+        raise BadReferenceError(f"a {parsed.type}, not a dataset", repr(ref), _DATASETS)
+    return Reference(ref, "hub", parsed.id, parsed.revision, _checked_path(ref, parsed, _DATASETS), repo_type="dataset")
 
 
 def _existing_path(ref: str) -> Path | None:
@@ -88,7 +101,8 @@ def _local(ref: str, path: Path) -> Reference:
     return Reference(ref, "local", str(path.parent), weights_file=weights)
 
 
-def _is_url(ref: str) -> bool:
+def is_url(ref: str) -> bool:
+    """Whether `ref` is written as a URL or as the Hub's own URI, with or without its scheme."""
     return "://" in ref or ref.startswith((*_HUB_HOSTS, *_endpoint_hosts()))
 
 
@@ -101,6 +115,10 @@ def _looks_like_path(ref: str) -> bool:
     return ref.startswith((".", "/", "~")) or ref.endswith(("/", ".json")) or "\\" in ref or is_weight_name(ref)
 
 
+def _as_url(ref: str) -> str:
+    return ref if "://" in ref else f"https://{ref}"
+
+
 def _as_uri(ref: str) -> str:
     # All behind the @ is the revision, slashes too: a branch may be called feature/x.
     repo, at, revision = ref.partition("@")
@@ -111,16 +129,21 @@ def _hub(ref: str, uri: str) -> Reference:
     parsed = _parse_uri(ref, uri)
     if parsed.type != "model":
         raise BadReferenceError(f"a {parsed.type}, not a model", repr(ref), ACCEPTED)
-    path = parsed.path_in_repo.strip("/")
-    if (path and leaves_folder(path)) or (parsed.revision and leaves_folder(parsed.revision)):
-        raise BadReferenceError("a path or revision with .. in it", repr(ref), ACCEPTED)
+    path = _checked_path(ref, parsed)
     if not is_weight_name(path):
         return Reference(ref, "hub", parsed.id, parsed.revision, path)
     folder, file = PurePosixPath(path).parent, PurePosixPath(path).name
     return Reference(ref, "hub", parsed.id, parsed.revision, "" if str(folder) == "." else str(folder), file)
 
 
-def _parse_uri(ref: str, uri: str) -> HfUri:
+def _checked_path(ref: str, parsed: HfUri, accepted: str = ACCEPTED) -> str:
+    path = parsed.path_in_repo.strip("/")
+    if (path and leaves_folder(path)) or (parsed.revision and leaves_folder(parsed.revision)):
+        raise BadReferenceError("a path or revision with .. in it", repr(ref), accepted)
+    return path
+
+
+def _parse_uri(ref: str, uri: str, accepted: str = ACCEPTED) -> HfUri:
     # Imported here: a local path must not pay for the Hub's client.
     from huggingface_hub import parse_hf_uri
     from huggingface_hub.errors import HfUriError
@@ -129,7 +152,7 @@ def _parse_uri(ref: str, uri: str) -> HfUri:
         return parse_hf_uri(uri, endpoint=os.environ.get("HF_ENDPOINT") or None)
     except (HfUriError, ValueError) as error:
         reason = error.msg if isinstance(error, HfUriError) else str(error)
-        raise BadReferenceError("not a reference", f"{ref!r} ({reason.strip().rstrip('.')})", ACCEPTED) from error
+        raise BadReferenceError("not a reference", f"{ref!r} ({reason.strip().rstrip('.')})", accepted) from error
 
 
 def _bundled_names() -> tuple[str, ...]:

@@ -14,9 +14,9 @@ from tests.hub.repos import TOKEN, Content, Repo, etag, read, size
 if TYPE_CHECKING:
     from tests.hub.server import Hub, Request
 
-_API = re.compile(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?")
+_API = re.compile(r"/api/(?:models/|(?=datasets/))((?:datasets/)?[^/]+/[^/]+)(?:/revision/(.+))?")
 _TREE = re.compile(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)")
-_FILE = re.compile(r"/(cdn/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
+_FILE = re.compile(r"/(cdn/)?((?:datasets/)?[^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CHUNK = 65536
 

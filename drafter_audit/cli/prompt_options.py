@@ -1,0 +1,73 @@
+"""Options of the commands that let a target answer prompts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def prompt_options(command: Command) -> Command:
+    """--prompts, --raw, --thinking: the arguments `prompts`, `raw`, `thinking`."""
+    for option in (_THINKING, _RAW, _PROMPTS):
+        command = option(command)
+    return command
+
+
+def answer_options(command: Command) -> Command:
+    """--max-new-tokens, --temperature, --seed."""
+    for option in (_SEED, _TEMPERATURE, _MAX_NEW_TOKENS):
+        command = option(command)
+    return command
+
+
+def _finite(context: click.Context, param: click.Parameter, value: float) -> float:
+    """Click's own range lets NaN and infinity pass."""
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number to divide by.", context, param)
+    return value
+
+
+_PROMPTS = click.option(
+    "--prompts",
+    metavar="FILE",
+    default="pack",
+    show_default="the bundled pack",
+    type=click.Path(),
+    help="A JSONL file of prompts, messages, turns or token_ids, or hf://datasets/org/name[@revision][/file.jsonl].",
+)
+_RAW = click.option("--raw", is_flag=True, help="Give the target the bare text, without its chat template.")
+_THINKING = click.option(
+    "--thinking/--no-thinking",
+    default=None,
+    help="Switch thinking on or off in the chat template, over what rows say.  [default: as the template has it]",
+)
+_MAX_NEW_TOKENS = click.option(
+    "--max-new-tokens",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Cut an answer off after N tokens; where most are, nothing is measured.",
+)
+_TEMPERATURE = click.option(
+    "--temperature",
+    metavar="T",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    callback=_finite,
+    help="Sample the target's answers at T; at 0 they are its likeliest tokens.",
+)
+_SEED = click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(min=0, max=2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Where sampling starts from.",
+)
