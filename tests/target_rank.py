@@ -1,4 +1,4 @@
-"""One rank that runs targets, as `torch.distributed.run` starts it: `python -m tests.target_rank FAULT REF...`.
+"""One rank of a command that runs targets, as torchrun starts it: `-m tests.target_rank run FAULT REF...`.
 
 Rank 0 alone writes, into each REF: its greedy tokens and states, and how many weights it holds. FAULT is what befalls
 rank 1 before it joins the others, or "none".
@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import torch
 from safetensors.torch import save_file
 
+from drafter_audit.cli import main
+from drafter_audit.cli.main import cli
+from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.errors import AuditError
-from drafter_audit.model.target.load import load_target
-from drafter_audit.model.target.ranks import Ranks, run_ranks
+from drafter_audit.ranks import Rank
 
 PROMPT, NEW, BOUNDARIES = list(range(9, 26)), 8, (0, 1, 2, 3, 4)
 LONG = PROMPT * 500
@@ -26,18 +29,21 @@ TIMEOUT_S = 5.0  # of a collective
 RESULT = "from-ranks.safetensors"
 
 
-def main() -> None:
+@cli.command()
+@click.argument("fault")
+@click.argument("refs", nargs=-1)
+@target_options
+def run(fault: str, refs: tuple[str, ...], target: TargetOptions) -> None:
     torch.set_num_threads(1)
-    fault, *refs = sys.argv[1:]
-    if fault == "late" and Ranks.here().rank == 1:
+    if fault == "late" and Rank.here().rank == 1:
         _asleep()
     for ref in refs:
-        target = load_target(ref, ranks_timeout_s=TIMEOUT_S)
-        if target.ranks.rank == 1:
+        loaded = replace(target, rank_timeout=TIMEOUT_S).load(ref)
+        if loaded.ranks.rank == 1:
             FAULTS[fault]()
-        made = target.greedy(LONG if fault == "short_of_memory" else PROMPT, NEW, BOUNDARIES)
-        if target.ranks.first:
-            held = sum(getattr(each, "_local_tensor", each).numel() for each in target.model.parameters())
+        made = loaded.greedy(LONG if fault == "short_of_memory" else PROMPT, NEW, BOUNDARIES)
+        if loaded.ranks.first:
+            held = sum(getattr(each, "_local_tensor", each).numel() for each in loaded.model.parameters())
             save_file({"tokens": made.tokens, "states": made.states, "held": torch.tensor(held)}, Path(ref, RESULT))
 
 
@@ -69,4 +75,4 @@ FAULTS = {
 }
 
 if __name__ == "__main__":
-    run_ranks(main)
+    main.run()

@@ -28,7 +28,7 @@ SPLIT = ("llama", "deepseek_v3", "gpt_oss", "gemma3_wrapped")
 def torchrun(fault: str, *refs: str, limit: float = START_S) -> tuple[int, str, float]:
     """Exit code, stderr and seconds of two ranks. A run beyond `limit` fails the test."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command += ["-m", "tests.target_rank", fault, *refs]
+    command += ["-m", "tests.target_rank", "run", fault, *refs]
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
     begun = time.monotonic()

@@ -13,7 +13,9 @@ from drafter_audit.cli.compare import compare
 from drafter_audit.cli.lint import lint
 from drafter_audit.cli.models import models
 from drafter_audit.cli.params import params
-from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AuditError, escape
+from drafter_audit.cli.target_options import runs_target
+from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_OK, EXIT_USAGE, AuditError, escape
+from drafter_audit.ranks import Rank
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -22,10 +24,13 @@ from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, AuditErr
 def cli(context: click.Context) -> None:
     """Audit EAGLE-3 drafters: what they are, how they compare, what in them is trained.
 
-    Exit codes: 0 pass, 1 a check failed, 2 usage, 3 could not measure, 130 interrupted.
+    Exit codes: 0 pass, 1 a check failed, 2 usage, 3 could not measure, 130 interrupted. Under torchrun every rank runs
+    the target, and rank 0 writes.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+    elif not (Rank.here().first or runs_target(cli.commands.get(context.invoked_subcommand), context.obj)):
+        context.exit()  # what runs no target, rank 0 does alone
 
 
 for _command in (compare, lint, params, models):
@@ -39,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(given)
     except AuditError as error:
         return _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        return _fail(f"{error.name} is not installed, {_PROGRAM}, pip install 'drafter-audit[run]'", EXIT_NOT_MEASURED)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.UsageError as error:
@@ -61,6 +70,7 @@ def _run(arguments: list[str]) -> int:
 
 
 _PROGRAM = "drafter-audit"
+_EXTRA = ("accelerate", "torch", "transformers")
 _COMPLETION = "_DRAFTER_AUDIT_COMPLETE"
 
 
@@ -71,10 +81,15 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"error: {message}", err=True)
+    rank = Rank.here()
+    click.echo(f"error: {message}" if rank.size == 1 else f"error: {rank}: {message}", err=True)
     return code
 
 
 def run() -> None:
-    """The console script."""
-    sys.exit(main())
+    """The console script, as one process or as each of torchrun's."""
+    if Rank.here().size == 1:
+        sys.exit(main())
+    from drafter_audit.model.target.ranks import run_ranks
+
+    run_ranks(main)

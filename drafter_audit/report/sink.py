@@ -11,6 +11,7 @@ from typing import Any
 
 from drafter_audit import __version__
 from drafter_audit.errors import AuditError, UsageError, escape
+from drafter_audit.ranks import Rank
 from drafter_audit.report.document import Document
 from drafter_audit.report.render import render
 
@@ -34,7 +35,9 @@ def to_json(result: Mapping[str, Any], command: Sequence[str]) -> str:
 def emit(
     document: Document, result: Mapping[str, Any], *, style: str, output: str | None, command: Sequence[str]
 ) -> None:
-    """Write one result in `style` to `output`, stdout where that is None."""
+    """Write one result in `style` to `output`, stdout where that is None. Of several ranks the first does, alone."""
+    if not Rank.here().first:
+        return
     text = to_json(result, command) if style == "json" else render(document, style)
     if output is not None and not output.strip():
         raise UsageError("no file name", "-o", "name the file to write")
@@ -52,7 +55,8 @@ def emit(
 
 def tell(remark: str) -> None:
     """One line on stderr about a result that was written: stdout is data, stderr is talk."""
-    sys.stderr.write(f"note: {escape(remark)}\n")
+    if Rank.here().first:
+        sys.stderr.write(f"note: {escape(remark)}\n")
 
 
 def _cannot_write(error: OSError, output: str | None) -> AuditError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from logging import LogRecord
 from pickle import UnpicklingError
 from typing import Any
@@ -19,6 +20,7 @@ from drafter_audit.errors import AuditError, CannotRunError, CheckpointError, Us
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.parts import Untyped, find_parts
 from drafter_audit.model.target.ranks import ALONE, TIMEOUT_S, Ranks, failures
+from drafter_audit.model.target.stated import end_ids, max_positions
 from drafter_audit.sources.open import open_source
 from drafter_audit.sources.reference import parse_reference
 
@@ -64,7 +66,9 @@ def load_target(
     ranks = Ranks.here()
     split = ranks.size > 1 if tensor_parallel is None else tensor_parallel
     _check_usage(split, ranks, device_map, dtype)
-    files, raw = _files(ref), read_config(open_source(ref))
+    source = open_source(ref)
+    files, raw = _files(ref), read_config(source)
+    ends = end_ids(source, raw)
     packed = quantization_label(ConfigView(raw, ref))
     _check_packing(ConfigView(raw, ref), ref)
     if split:
@@ -80,9 +84,11 @@ def load_target(
         config = _config(raw, files, trust_remote_code)
         place = _split(config, ranks) if split else _placed(device_map, offload_folder)
         model, info = _class_for(config).from_pretrained(config=config, **files, **settings, **place)
-    notes = _renamed(raw, model) + _left_out(info, ref)
+    notes = _renamed(raw, model) + _left_out(info, ref) + (() if ends else (_ENDLESS,))
     with _explained(ref, packed, "it does not run"):
-        target = _described(model, ref, files.get("revision"), notes, ranks if split else ALONE)
+        target = replace(
+            _described(model, ref, notes, ranks if split else ALONE), revision=source.revision, end_ids=ends
+        )
         target.check()
     return target
 
@@ -236,14 +242,17 @@ def _left_out(info: Mapping[str, Any], ref: str) -> tuple[str, ...]:
     return (f"{len(extra)} tensors are no part of the model: {', '.join(extra[:3])}",) if extra else ()
 
 
-def _described(model: Untyped, ref: str, revision: str | None, notes: tuple[str, ...], ranks: Ranks) -> TargetModel:
+_ENDLESS = "no file states an end token: its texts end at the cap alone"
+
+
+def _described(model: Untyped, ref: str, notes: tuple[str, ...], ranks: Ranks) -> TargetModel:
     text = model.config.get_text_config(decoder=True)
     if ranks.size > 1 and not model._tp_plan:
         mend = "spread it by device_map auto in one process instead"
         raise CannotRunError(f"transformers has no plan to split a {model.config.model_type}", ref, mend)
     return TargetModel(
         ref=ref,
-        revision=revision,
+        revision=None,
         model=model,
         parts=find_parts(model, text.num_hidden_layers, ref),
         dtype=str(model.dtype).removeprefix("torch."),
@@ -252,4 +261,5 @@ def _described(model: Untyped, ref: str, revision: str | None, notes: tuple[str,
         vocab_size=text.vocab_size,
         notes=notes,
         ranks=ranks,
+        max_positions=max_positions(model.config),
     )

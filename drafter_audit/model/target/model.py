@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.model.target import cache
 from drafter_audit.model.target.parts import Parts, Untyped
 from drafter_audit.model.target.ranks import ALONE, Ranks, failures
 from drafter_audit.model.target.taps import Sink, Taps, checked_boundaries
@@ -39,7 +40,8 @@ class TargetModel:
 
     `ref` and `revision` say what was loaded (the commit, None for a folder), `dtype` in which torch type,
     `num_layers` is L, `hidden_size` the width of a state, `vocab_size` the number of logits as config.json says.
-    `notes` says what of the files was left out, in words. `ranks` is who else runs it.
+    `notes` says what of the files was left out, in words. `ranks` is who else runs it. `end_ids` are the tokens that
+    end a text, none where the files state none; `max_positions` how many tokens a text may have, None for no bound.
     """
 
     ref: str
@@ -52,6 +54,8 @@ class TargetModel:
     vocab_size: int
     notes: tuple[str, ...] = ()
     ranks: Ranks = ALONE
+    end_ids: tuple[int, ...] = ()
+    max_positions: int | None = None
 
     def forward_with_taps(
         self,
@@ -90,11 +94,20 @@ class TargetModel:
             logits: Tensor = output.logits
             return logits[0]
 
-    def new_cache(self) -> Untyped:
-        """An empty cache for `past`, of the kind that the target's layers need: transformers' own."""
-        from transformers import DynamicCache
+    def new_cache(self, *, whole: bool = False) -> Untyped:
+        """An empty cache for `past`, of the kind that the target's layers need: transformers' own. A `whole` one keeps
+        all tokens where a sliding window would do, so that it can be rolled back to any length."""
+        return cache.new_cache(self.model.config, whole=whole)
 
-        return DynamicCache(config=self.model.config.get_text_config(decoder=True))
+    @cached_property
+    def can_roll_back(self) -> bool:
+        """Whether a whole cache can be rolled back: not with linear attention, which has one state for all tokens."""
+        return self._cache_name is not None and cache.forgets_exactly(self.new_cache(whole=True))
+
+    def roll_back(self, past: Untyped, length: int) -> None:
+        """Cuts `past` back to its first `length` tokens, exactly. Raises CannotRunError where that cannot be: linear
+        attention, or a window that was passed; InputsError for a length beyond what it has seen."""
+        cache.roll_back(past, length, self.ref)
 
     def check(self) -> None:
         """Whether the final norm and the head, over the tapped boundary L, give the target's own choices.
@@ -135,14 +148,20 @@ class TargetModel:
         return Greedy(torch.cat(tokens), torch.cat(states, dim=1))
 
     def _settings(self, past: Untyped, logits_to_keep: int) -> dict[str, Any]:
-        known = inspect.signature(type(self.model).forward).parameters
         settings: dict[str, Any] = {"use_cache": past is not None}
         if past is not None:
-            name = next((name for name in _CACHES if name in known), None)
-            if name is None:
+            if self._cache_name is None:
                 raise CannotRunError("the model takes no cache", self.ref, "run it without one")
-            settings[name] = past
-        return settings | ({"logits_to_keep": logits_to_keep} if "logits_to_keep" in known else {})
+            settings[self._cache_name] = past
+        return settings | ({"logits_to_keep": logits_to_keep} if "logits_to_keep" in self._parameters else {})
+
+    @cached_property
+    def _parameters(self) -> frozenset[str]:
+        return frozenset(inspect.signature(type(self.model).forward).parameters)
+
+    @cached_property
+    def _cache_name(self) -> str | None:
+        return next((name for name in _CACHES if name in self._parameters), None)
 
     def _ids(self, input_ids: Ids) -> Tensor:
         size = self.vocab_size

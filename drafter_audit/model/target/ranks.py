@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
 from typing import NoReturn
 
@@ -15,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError
+from drafter_audit.ranks import Rank
 
 TIMEOUT_S = 1800.0
 """How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
@@ -24,26 +24,8 @@ _GONE = ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket
 _LATE = ("Timed out", "timed out", "timeout")
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """This process among those that run one target: `rank` of `size`, `local` on its node."""
-
-    rank: int = 0
-    size: int = 1
-    local: int = 0
-
-    @classmethod
-    def here(cls) -> Ranks:
-        """As torchrun says in the environment; alone where it does not."""
-        return cls(*(int(os.environ.get(name, default)) for name, default in _VARIABLES.items()))
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the rank that alone writes results."""
-        return self.rank == 0
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} of {self.size}"
+class Ranks(Rank):
+    """The processes that run one target, as this one sees them."""
 
     def start(self, timeout_s: float = TIMEOUT_S) -> None:
         """Meets the other ranks: over NCCL on GPUs, gloo on CPUs. A collective that waits longer than `timeout_s` ends
@@ -70,30 +52,31 @@ class Ranks:
 
 ALONE = Ranks()
 
-_VARIABLES = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0}
 
+def run_ranks(main: Callable[[], int]) -> NoReturn:
+    """Runs `main` as one rank, and ends the process with the exit code that it returns, 1 where it raises.
 
-def run_ranks(main: Callable[[], None]) -> NoReturn:
-    """Runs `main` as one rank and ends the process: 0, an AuditError's code and one line on stderr, 1 and a traceback.
-
-    A rank that failed ends at once, without the farewell that would wait for the others; torchrun then ends them.
+    Rank 0 alone has a stdout. A rank that failed ends at once, without the farewell that would wait for the others;
+    torchrun then ends them. That a check failed is no failure of a rank: rank 0 alone says so, when it has written.
     """
-    code = EXIT_OK
+    first = Ranks.here().first
     try:
-        main()
-    except AuditError as error:
-        sys.stderr.write(f"error: {Ranks.here()}: {error}\n")
-        code = error.exit_code
+        with nullcontext(sys.stdout) if first else open(os.devnull, "w") as stdout, redirect_stdout(stdout):
+            code = main()
     except Exception:  # a fault of the program's own: its traceback is the reason
         sys.excepthook(*sys.exc_info())
-        code = EXIT_CHECK_FAILED
-    sys.stderr.flush()
-    sys.stdout.flush()
-    if code != EXIT_OK:
-        os._exit(code)
+        _end(EXIT_CHECK_FAILED)
+    if code not in (EXIT_OK, EXIT_CHECK_FAILED):
+        _end(code)
     if dist.is_initialized():
         dist.destroy_process_group()
-    sys.exit(code)
+    sys.exit(code if first else EXIT_OK)
+
+
+def _end(code: int) -> NoReturn:
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""Options of the commands that run a target, and the target that they load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drafter_audit.cli.options import complete_reference
+from drafter_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from drafter_audit.model.target.model import TargetModel
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the command line says of the target. `ref` is None where --target is not given."""
+
+    ref: str | None
+    dtype: str | None
+    device_map: str | Mapping[str, Any] | None
+    offload_folder: str | None
+    trust_remote_code: bool
+    rank_timeout: float
+
+    def load(self, declared: str | None = None) -> TargetModel:
+        """The target named, else the `declared` one, loaded and checked. Raises UsageError where neither is, and what
+        `load_target` raises. Every rank calls it."""
+        ref = self.ref or declared
+        if not ref:
+            raise UsageError("no target is named", "--target", "name the target's repository or folder")
+        from drafter_audit.model.target.load import load_target
+
+        return load_target(
+            ref,
+            dtype=self.dtype,
+            device_map=self.device_map,
+            offload_folder=self.offload_folder,
+            trust_remote_code=self.trust_remote_code,
+            ranks_timeout_s=self.rank_timeout,
+        )
+
+
+def target_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--target and how to load it. The command gets all of them as one `target: TargetOptions`."""
+
+    @wraps(command)
+    def gathered(*arguments: object, **given: object) -> object:
+        options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(TargetOptions)}
+        return command(*arguments, target=TargetOptions(**options), **given)
+
+    for option in reversed(_OPTIONS):
+        gathered = option(gathered)
+    return gathered
+
+
+def runs_target(command: click.Command | None, arguments: Sequence[str]) -> bool:
+    """Whether a command line runs a target: one with these options that reads no recording instead."""
+    takes_it = command is not None and any(each.name == "device_map" for each in command.params)
+    return takes_it and not any(each.partition("=")[0] == "--recording" for each in arguments)
+
+
+def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapping[str, Any] | None:
+    """The name, or what a .json file holds. Raises UsageError for a file that is no map."""
+    if given is None or not given.endswith(".json"):
+        return given
+    mend = 'write a JSON object of modules and devices, such as {"model": 0, "lm_head": "cpu"}'
+    try:
+        held = json.loads(Path(given).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no device map: {error}", f"--device-map {given}", mend) from error
+    if not isinstance(held, dict) or not all(isinstance(device, str | int) for device in held.values()):
+        raise UsageError("no device map", f"--device-map {given}", mend)
+    return held
+
+
+_OPTIONS = (
+    click.option("--target", "ref", metavar="REF", shell_complete=complete_reference, help="The target, which is run."),
+    click.option(
+        "--dtype", metavar="NAME", help="torch's name of the target's dtype. Its own, float32 on a CPU, if not given."
+    ),
+    click.option(
+        "--device-map",
+        metavar="MAP",
+        callback=_map,
+        help="Where the target lies, in one process: auto, a device, or a .json file of modules and devices. Under "
+        "torchrun each layer is split over the ranks instead.",
+    ),
+    click.option(
+        "--offload-folder",
+        metavar="DIR",
+        type=click.Path(file_okay=False),
+        help="Where what --device-map leaves on disk is kept.",
+    ),
+    click.option(
+        "--trust-remote-code",
+        is_flag=True,
+        help="Run the code of the target's repository, where transformers has none.",
+    ),
+    click.option(
+        "--rank-timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        default=1800,
+        show_default=True,
+        help="Under torchrun, how long a rank waits for the others.",
+    ),
+)

@@ -1,0 +1,59 @@
+"""What a target remembers of a text, and how it forgets the end of it: exactly, or not at all."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.model.target.parts import Untyped
+
+_PER_TOKEN = {"DynamicLayer", "DynamicIndexedLayer", "DummyLayer"}
+"""Layers of transformers' cache that keep what they hold of each token apart (5.24 cache_utils.py)."""
+
+_WINDOW = "DynamicSlidingWindowLayer"
+"""One that keeps the last tokens only, for sliding and for chunked attention."""
+
+
+def new_cache(config: Untyped, *, whole: bool = False) -> Untyped:
+    """An empty cache for the language model of `config`. `whole` keeps every token where a window would do: the mask
+    hides the others, at the price of their memory, and the text can be rolled back to any length."""
+    from transformers import DynamicCache, cache_utils
+
+    cache, of_all = DynamicCache(config=config.get_text_config(decoder=True)), cast(Untyped, cache_utils).DynamicLayer
+    if whole:
+        cache.layers = [of_all() if _kind(layer) == _WINDOW else layer for layer in cache.layers]
+    return cache
+
+
+def forgets_exactly(past: Untyped) -> bool:
+    """Whether each layer of `past` can be cut back to any length of its text."""
+    return all(_kind(layer) in _PER_TOKEN for layer in past.layers)
+
+
+def length_of(past: Untyped) -> int:
+    """How many tokens `past` has seen."""
+    return int(past.get_seq_length())
+
+
+def roll_back(past: Untyped, length: int, where: str) -> None:
+    """Cuts `past` back to its first `length` tokens. Raises InputsError where it has seen fewer, CannotRunError where a
+    layer cannot: linear attention has one state for all tokens, and a window that was passed has lost the earlier."""
+    seen = length_of(past)
+    if not 0 <= length <= seen:
+        raise InputsError(f"a text of {seen} tokens rolled back to {length}", where, f"give a length within 0..{seen}")
+    if length == seen:
+        return
+    lost = next((layer for layer in past.layers if not _can_cut(layer)), None)
+    if lost is not None:
+        mend = "run the text anew, or ask for a cache of whole texts" if _kind(lost) == _WINDOW else "run the text anew"
+        raise CannotRunError(f"a {_kind(lost)} of the cache cannot be rolled back from {seen} to {length}", where, mend)
+    past.crop(length - seen)
+
+
+def _can_cut(layer: Untyped) -> bool:
+    """A window loses nothing until the text is as long as it is."""
+    return _kind(layer) in _PER_TOKEN or (_kind(layer) == _WINDOW and layer.get_seq_length() < layer.sliding_window)
+
+
+def _kind(layer: Untyped) -> str:
+    return type(layer).__name__
