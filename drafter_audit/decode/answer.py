@@ -22,9 +22,7 @@ class Ending:
 
 def ends_of(target: TargetModel, asked: Settings) -> frozenset[int]:
     """The tokens that end an answer."""
-    named = getattr(target.model.generation_config, "eos_token_id", None)
-    ids = [] if named is None or asked.ignore_end else named if isinstance(named, list) else [named]
-    return frozenset(ids)
+    return frozenset(() if asked.ignore_end else target.end_ids)
 
 
 def ending_of(emitted: Sequence[int], since: int, ends: Collection[int], limit: int) -> Ending | None:

@@ -61,7 +61,7 @@ def check_prompts(prompts: Sequence[TokenPrompt], target: TargetModel, settings:
     no room for the answer and the drafts beyond it."""
     if not prompts:
         raise InputsError("no prompt", "the prompt set", "give at least one")
-    room = target.model.config.get_text_config(decoder=True).to_dict().get("max_position_embeddings")
+    room = target.max_positions
     beyond = settings.max_new_tokens + settings.steps - 1
     for prompt in prompts:
         if not prompt.ids or min(prompt.ids) < 0 or max(prompt.ids) >= target.vocab_size:

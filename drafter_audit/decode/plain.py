@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from drafter_audit.decode.answer import Answer, ending_of, ends_of
-from drafter_audit.decode.pairing import Wanted
 from drafter_audit.decode.sampling import agreed, judge_of
 from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.text import Text
@@ -39,7 +38,7 @@ def plain_answer(target: TargetModel, prompt: TokenPrompt, asked: Settings) -> A
     """One prompt's answer under the same rule and ending as the live loop's. Raises what a forward raises."""
     judge, text, watch = (
         judge_of(asked, prompt.id),
-        Text(target, Wanted(), torch.device("cpu")),
+        Text(target, ahead=False),
         Stopwatch(devices_of(target)),
     )
     none, emitted = torch.empty(0, dtype=torch.int64), list[int]()
