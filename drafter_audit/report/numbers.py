@@ -39,3 +39,29 @@ def plain(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(str(item) for item in value)}]"
     return escape(str(value))
+
+
+def bar(part: float, width: int = 20) -> str:
+    """A part of one as a bar of so many columns, to an eighth of a column."""
+    whole, eighths = divmod(round(part * width * 8), 8)
+    return "█" * whole + " ▏▎▍▌▋▊▉"[eighths].strip()
+
+
+def share(value: float | None) -> str:
+    """A part of one in per cent."""
+    return NOTHING if value is None else f"{value:.1%}"
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def interval(value: tuple[float, float] | None, digits: int = 3) -> str:
+    return NOTHING if value is None else f"[{value[0]:.{digits}f}, {value[1]:.{digits}f}]"
+
+
+def raw(value: object) -> str:
+    """A value as CSV has it: no rounding, lists with blanks between, nothing as nothing."""
+    if isinstance(value, list):
+        return " ".join(map(raw, value))
+    return "" if value is None else str(value)
