@@ -1,0 +1,49 @@
+"""What loops and what only repeats; when answers are no measure."""
+
+from __future__ import annotations
+
+import pytest
+
+from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.measure.loops import loops, why_not_measured
+
+TABLE = "| name | born | city |\n|------|------|------|\n" + "".join(
+    f"| {name} | {year} | {city} |\n"
+    for name, year, city in [("Ada", 1815, "London"), ("Emmy", 1882, "Erlangen"), ("Max", 1858, "Kiel")] * 2
+)
+ZEROS = "[" + ", ".join("[0, 0, 0, 0]" for _ in range(3)) + ","
+RULE = "-" * 70 + "\nTotal"
+VERSE = "Row, row, row your boat\n" * 3
+CODE = "x = [\n" + "".join(f"    {i},\n" for i in range(9)) + "]\n" + "    }\n" * 4
+
+
+@pytest.mark.parametrize("text", [TABLE, ZEROS, RULE, VERSE, CODE, "", "a"])
+def test_honest_repetition_is_no_loop(text: str) -> None:
+    """Each character a token: a tokenizer that takes several at once makes repeats shorter, not longer."""
+    assert not loops(list(text.encode()))
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 16, 60])
+def test_a_loop_of_any_period_is_found_whatever_comes_before(period: int) -> None:
+    piece = list(range(1000, 1000 + period))
+    copies = max(4, -(-32 // period))
+    assert loops([*range(90), *piece * copies])
+    assert loops([*range(90), *piece * copies, *piece[: period // 2]])
+    assert not loops([*range(90), *piece * copies, 7])  # it was left again
+    assert not loops(piece * 3 + piece[:-1])
+
+
+def counts(*flags: tuple[bool, bool]) -> list[PromptCounts]:
+    return [
+        PromptCounts.of(str(i), None, [1], steps=1, capped=capped, degenerate=degenerate)
+        for i, (capped, degenerate) in enumerate(flags)
+    ]
+
+
+WHOLE, CAPPED, LOOPING = (False, False), (True, False), (True, True)
+
+
+def test_answers_measure_nothing_where_most_are_cut_or_loop() -> None:
+    assert why_not_measured(counts(WHOLE, WHOLE, CAPPED, LOOPING)) is None
+    reason = why_not_measured(counts(WHOLE, CAPPED, LOOPING))
+    assert reason == "2 of 3 answers are no whole text: 2 hit the cap, 1 loop"
