@@ -22,6 +22,16 @@ _ROWS = 256
 """Positions whose logits are computed at a time."""
 
 
+@dataclass(frozen=True)
+class _Tip:
+    """Where the next step sets out: the newest token [1], the hidden input it leads on from [1, hidden], and what the
+    head gave there [draft_vocab]."""
+
+    token: Tensor
+    hidden: Tensor
+    logits: Tensor
+
+
 class DrafterCache:
     """A text as the drafter has seen it: `length` positions of true target states, `drafted` steps beyond them."""
 
@@ -29,9 +39,12 @@ class DrafterCache:
         self.length = 0
         self.drafted = 0
         self._memory = KeyValues()
-        self._last: int = 0  # the token of the last true position, and the one of the last step
-        self._newest: int = 0
-        self._hidden: Tensor | None = None
+        self._true: _Tip | None = None  # at the last true position, and at the last step
+        self._newest: _Tip | None = None
+
+    def rewind(self) -> None:
+        """Drops what was drafted: the text ends at its last true position again."""
+        self.drafted, self._memory.length, self._newest = 0, self.length, self._true
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +62,10 @@ class Drafter:
     d2t: Tensor | None
     states_shape: tuple[int, int]
 
+    @property
+    def device(self) -> torch.device:
+        return self.network.embedding.device
+
     @torch.no_grad()
     def unroll(self, input_ids: Ids, states: Tensor, steps: int, *, positions: Ids | None = None) -> Tensor:
         """`steps` draft steps from every position at once.
@@ -65,7 +82,7 @@ class Drafter:
         places = positions_of(positions, len(ids), ids.device, self.spec.name)
         if not len(ids):
             return torch.zeros((steps, 0, self.network.head.weight.shape[0]), device=ids.device)
-        self.check_window(len(ids) + steps - 1)
+        self._check_window(len(ids) + steps - 1)
         memory, hidden = Unrolled(), self.network.fuse(states)
         logits = torch.empty((steps, len(ids), len(self.network.head.weight)), device=ids.device)
         for step in range(steps):
@@ -83,21 +100,23 @@ class Drafter:
         return DrafterCache()
 
     @torch.no_grad()
-    def extend(self, cache: DrafterCache, input_ids: Ids, states: Tensor) -> Tensor:
+    def extend(self, cache: DrafterCache, input_ids: Ids, states: Tensor, *, logits_to_keep: int = 0) -> Tensor:
         """The text goes on by n true positions; what was drafted beyond it is dropped first.
 
-        `input_ids` int [n] and `states` [n_slots, n, target_hidden] as in `unroll`. Returns float32 [n, draft_vocab]:
-        the last row are the first draft step's logits. Raises InputsError, CannotRunError.
+        `input_ids` int [n] and `states` [n_slots, n, target_hidden] as in `unroll`. Returns float32 [n, draft_vocab],
+        or of the last `logits_to_keep` positions: the last row are the first draft step's logits. Raises InputsError,
+        CannotRunError.
         """
         ids, states = self._checked(input_ids, states)
         if not len(ids):
             raise InputsError("no token", self.spec.name, "extend by one position or more")
-        self.check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
-        cache.drafted, cache._memory.length = 0, cache.length
-        tokens = ids if self.wiring.token_shift else torch.cat((ids.new_tensor([cache._last]), ids[:-1]))
-        logits = self._step(cache, tokens, self.network.fuse(states))
+        self._check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
+        cache.rewind()
+        before = ids.new_zeros(1) if cache._true is None else cache._true.token
+        tokens = ids if self.wiring.token_shift else torch.cat((before, ids[:-1]))
+        logits = self._step(cache, tokens, self.network.fuse(states), ids[-1:], logits_to_keep)
         cache.length += len(ids)
-        cache._last = cache._newest = int(ids[-1])
+        cache._true = cache._newest
         return logits
 
     @torch.no_grad()
@@ -106,23 +125,28 @@ class Drafter:
 
         Returns float32 [draft_vocab]. Raises InputsError before the first `extend`.
         """
-        if cache._hidden is None:
-            raise InputsError("nothing to draft from", self.spec.name, "extend the cache by true states first")
-        newest = self._ids([token])
-        tokens = newest if self.wiring.token_shift else newest.new_tensor([cache._newest])
-        logits = self._step(cache, tokens, cache._hidden)
-        cache.drafted += 1
-        cache._newest = token
-        return logits[0]
+        return self._draft(cache, self._tip(cache), self._ids([token]))
+
+    @torch.no_grad()
+    def chain(self, cache: DrafterCache, steps: int) -> Tensor:
+        """The likeliest token of each of `steps` draft steps from the last true position, each step reading the token
+        before; what was drafted before is dropped.
+
+        Returns target ids int64 [steps] on the drafter's device, which no step waits for. Raises InputsError before the
+        first `extend`, CannotRunError.
+        """
+        steps = step_count(steps, self.spec.name)
+        cache.rewind()
+        drafts = [self._likeliest(self._tip(cache).logits)]
+        while len(drafts) < steps:
+            drafts.append(self._likeliest(self._draft(cache, self._tip(cache), drafts[-1])))
+        return torch.cat(drafts)
 
     def target_ids(self, draft_ids: Ids) -> Tensor:
         """The target's ids for draft ids of any shape, by `wiring.vocab_map`. Raises InputsError."""
         given, rows = as_tensor(draft_ids, "draft ids", self.spec.name), self.network.head.weight.shape[0]
         flat = token_ids(given.reshape(-1), rows, self.network.embedding.device, self.spec.name)
-        ids = flat.reshape(given.shape)
-        if self.d2t is None:
-            return ids
-        return self.d2t[ids] + (ids if self.wiring.vocab_map == "offset" else 0)
+        return self._mapped(flat.reshape(given.shape))
 
     def __repr__(self) -> str:
         slots, width = self.states_shape
@@ -131,17 +155,39 @@ class Drafter:
     def to_dict(self) -> dict[str, Any]:
         return {"ref": self.spec.ref, "kind": self.spec.kind.name, "loaded": self.loaded.to_dict()}
 
-    def _step(self, cache: DrafterCache, tokens: Tensor, hidden: Tensor) -> Tensor:
+    def _mapped(self, ids: Tensor) -> Tensor:
+        if self.d2t is None:
+            return ids
+        return self.d2t[ids] + (ids if self.wiring.vocab_map == "offset" else 0)
+
+    def _likeliest(self, logits: Tensor) -> Tensor:
+        """[draft_vocab] -> the target's id [1]."""
+        return self._mapped(logits.argmax(dim=-1, keepdim=True))
+
+    def _tip(self, cache: DrafterCache) -> _Tip:
+        if cache._newest is None:
+            raise InputsError("nothing to draft from", self.spec.name, "extend the cache by true states first")
+        return cache._newest
+
+    def _draft(self, cache: DrafterCache, tip: _Tip, newest: Tensor) -> Tensor:
+        logits = self._step(cache, newest if self.wiring.token_shift else tip.token, tip.hidden, newest, 1)
+        cache.drafted += 1
+        return logits[0]
+
+    def _step(self, cache: DrafterCache, tokens: Tensor, hidden: Tensor, newest: Tensor, keep: int) -> Tensor:
+        """One step at T positions after those in the cache, which then ends with `newest`. Logits of the last `keep`
+        positions, of all for 0."""
         memory = cache._memory
         start = memory.length
-        self.check_window(start + len(tokens))
+        self._check_window(start + len(tokens))
         places = torch.arange(start, start + len(tokens), device=tokens.device) + self.wiring.position_offset
         attend: Callable[[int], Attend] = memory.of
         read, feedback = self.network.step(tokens, hidden, places, attend)
         memory.length += len(tokens)
-        cache._hidden = feedback[-1:]
-        logits = torch.empty((len(tokens), len(self.network.head.weight)), device=tokens.device)
-        _write(self.network.head, read, logits)
+        kept = read[-keep:]
+        logits = torch.empty((len(kept), len(self.network.head.weight)), device=tokens.device)
+        _write(self.network.head, kept, logits)
+        cache._newest = _Tip(newest, feedback[-1:], logits[-1])
         return logits
 
     def _checked(self, input_ids: Ids, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,8 +198,7 @@ class Drafter:
         embedding = self.network.embedding
         return token_ids(ids, embedding.shape[0], embedding.device, self.spec.name)
 
-    def check_window(self, length: int) -> None:
-        """Raises CannotRunError for more positions than a sliding window holds."""
+    def _check_window(self, length: int) -> None:
         window = self.spec.architecture.sliding_window
         if window is not None and length > window:
             what = f"{length} positions under a sliding window of {window}, which is not run"

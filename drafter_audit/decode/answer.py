@@ -1,0 +1,52 @@
+"""One prompt's answer: the tokens, where it ended, and what each round accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from drafter_audit.decode.settings import Settings
+from drafter_audit.decode.timing import Timing
+from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.model.target.model import TargetModel
+from drafter_audit.prompts.prompt import TokenPrompt
+
+
+@dataclass(frozen=True)
+class Ending:
+    """After `length` tokens: at the first end token, or at the limit (`capped`) where none came before."""
+
+    length: int
+    capped: bool
+
+
+def ends_of(target: TargetModel, asked: Settings) -> frozenset[int]:
+    """The tokens that end an answer."""
+    return frozenset(() if asked.ignore_end else target.end_ids)
+
+
+def ending_of(emitted: Sequence[int], since: int, ends: Collection[int], limit: int) -> Ending | None:
+    """Where the answer ends, None if it goes on. Before `since` there is no end."""
+    for index in range(since, min(len(emitted), limit)):
+        if emitted[index] in ends:
+            return Ending(index + 1, capped=False)
+    return Ending(limit, capped=True) if len(emitted) >= limit else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`emitted` are all tokens, those of the last round past the end too; `accepted` drafts of each round."""
+
+    emitted: tuple[int, ...]
+    accepted: tuple[int, ...]
+    ending: Ending
+    timing: Timing
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Up to the end, the end token included."""
+        return self.emitted[: self.ending.length]
+
+    def counts(self, prompt: TokenPrompt, steps: int) -> PromptCounts:
+        past, capped = len(self.emitted) - self.ending.length, self.ending.capped
+        return PromptCounts.of(prompt.id, prompt.category, self.accepted, steps=steps, overshoot=past, capped=capped)

@@ -1,0 +1,126 @@
+"""The live loop: draft, verify in one forward, accept, roll back, and let the drafter read the true states. It is the
+ground truth that replay is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from drafter_audit.decode.answer import Answer, ending_of, ends_of
+from drafter_audit.decode.lossless import Lossless, compared
+from drafter_audit.decode.pairing import Wanted, check_prompts, wanted_states
+from drafter_audit.decode.plain import Plain, plain_answer
+from drafter_audit.decode.sampling import agreed, judge_of
+from drafter_audit.decode.settings import Settings
+from drafter_audit.decode.text import Text
+from drafter_audit.decode.timing import Stopwatch, Timing, devices_of
+from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.model.drafter import Drafter, DrafterCache
+from drafter_audit.model.target.model import TargetModel
+from drafter_audit.prompts.prompt import TokenPrompt
+
+
+@dataclass(frozen=True)
+class LiveRun:
+    """What became of each prompt, in their order: counts, the tokens emitted up to the end, and the accepted drafts of
+    each round. `timing` and `plain` are of all of them. `plain` is None where it was not asked for, `lossless` there
+    and above temperature 0.
+    """
+
+    counts: tuple[PromptCounts, ...]
+    tokens: tuple[tuple[int, ...], ...]
+    rounds: tuple[tuple[int, ...], ...]
+    timing: Timing
+    plain: Plain | None
+    lossless: Lossless | None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens after each prompt's first, by the time of all rounds; None where there was no round."""
+        tokens = sum(len(each) - 1 for each in self.tokens)
+        return tokens / self.timing.rounds_s if tokens else None
+
+
+def decode_live(
+    drafter: Drafter, target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings | None = None
+) -> LiveRun:
+    """Every prompt answered with the drafter's help, one after another, and without it where `settings.plain`.
+
+    A round counts whole, past the end token and the limit too. A few tokens are decoded first that count nowhere, so
+    that no time holds a first call's set-up. Under torchrun every rank calls this, and gets the same tokens. Raises,
+    before any long work, CannotRunError where drafter and target do not fit, InputsError for prompts that cannot be
+    run.
+    """
+    asked = settings or Settings()
+    pair = _Pair(drafter, target, wanted_states(drafter, target))
+    check_prompts(prompts, target, asked)
+    brief = replace(asked, max_new_tokens=min(asked.max_new_tokens, 2))
+    _answers(pair, prompts[:1], brief)
+    answers, plain = _answers(pair, prompts, asked)
+    return LiveRun(
+        counts=tuple(each.counts(prompt, asked.steps) for each, prompt in zip(answers, prompts, strict=True)),
+        tokens=tuple(each.tokens for each in answers),
+        rounds=tuple(each.accepted for each in answers),
+        timing=sum((each.timing for each in answers), Timing()),
+        plain=Plain.of(plain) if asked.plain else None,
+        lossless=compared(target, prompts, answers, plain, asked.tie_epsilon)
+        if asked.plain and asked.temperature == 0
+        else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A drafter beside its target. Every rank runs the target; rank 0's drafter drafts for all."""
+
+    drafter: Drafter
+    target: TargetModel
+    wanted: Wanted
+
+    def extend(self, seen: DrafterCache, ids: Tensor, states: Tensor) -> None:
+        if self.target.ranks.first:
+            self.drafter.extend(seen, ids, states, logits_to_keep=1)
+
+    def drafts(self, seen: DrafterCache, steps: int) -> Tensor:
+        """Target ids int64 [steps] on the CPU."""
+        own = self.drafter.chain(seen, steps) if self.target.ranks.first else torch.zeros(steps, dtype=torch.int64)
+        return agreed(self.target, own, steps)
+
+
+def _answers(pair: _Pair, prompts: Sequence[TokenPrompt], asked: Settings) -> tuple[list[Answer], list[Answer]]:
+    """With the drafter and, if asked for, without, in turn: what slows the machine for a while slows both."""
+    with_it, without = [], []
+    for prompt in prompts:
+        with_it.append(_answer(pair, prompt, asked))
+        if asked.plain:
+            without.append(plain_answer(pair.target, prompt, asked))
+    return with_it, without
+
+
+@torch.no_grad()
+def _answer(pair: _Pair, prompt: TokenPrompt, asked: Settings) -> Answer:
+    """One prompt's, by rounds of `asked.steps` drafts."""
+    drafter, target, judge, ends = pair.drafter, pair.target, judge_of(asked, prompt.id), ends_of(pair.target, asked)
+    watch = Stopwatch((drafter.device, *devices_of(target)))
+    text, seen, ids = Text(target, pair.wanted, drafter.device), drafter.start(), torch.tensor(prompt.ids)
+    with watch.phase("prefill"):
+        logits, states = text.read(ids, logits_to_keep=1)
+        new = agreed(target, judge(logits, ids[:0]), 1)
+        pair.extend(seen, torch.cat((ids[1:], new)), states)
+    emitted, accepted = new.tolist(), list[int]()
+    while (ending := ending_of(emitted, len(emitted) - len(new), ends, asked.max_new_tokens)) is None:
+        with watch.phase("draft"):
+            drafts = pair.drafts(seen, asked.steps)
+        with watch.phase("verify"):
+            logits, states = text.read_ahead(torch.cat((new[-1:], drafts)))
+        new = agreed(target, judge(logits, drafts), asked.steps + 1)
+        with watch.phase("verify"):
+            text.keep(len(new))
+        with watch.phase("extend"):
+            pair.extend(seen, new, states[:, : len(new)])
+        emitted += new.tolist()
+        accepted.append(len(new) - 1)
+    return Answer(tuple(emitted), tuple(accepted), ending, watch.timing())
