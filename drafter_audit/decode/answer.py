@@ -6,8 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from drafter_audit.decode.settings import Settings
-from drafter_audit.decode.timing import Timing
+from drafter_audit.decode.timing import Spent
 from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.measure.costs import Timing
+from drafter_audit.measure.loops import loops
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 
@@ -40,7 +42,7 @@ class Answer:
     emitted: tuple[int, ...]
     accepted: tuple[int, ...]
     ending: Ending
-    timing: Timing
+    spent: Spent
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -49,4 +51,22 @@ class Answer:
 
     def counts(self, prompt: TokenPrompt, steps: int) -> PromptCounts:
         past, capped = len(self.emitted) - self.ending.length, self.ending.capped
-        return PromptCounts.of(prompt.id, prompt.category, self.accepted, steps=steps, overshoot=past, capped=capped)
+        return PromptCounts.of(
+            prompt.id,
+            prompt.category,
+            self.accepted,
+            steps=steps,
+            overshoot=past,
+            capped=capped,
+            degenerate=loops(self.tokens),
+        )
+
+
+def timing_of(answers: Sequence[Answer], plain: Sequence[Answer]) -> Timing | None:
+    """Of all rounds, and of plain decoding after the prefills; None where no answer took a round."""
+    if not any(each.accepted for each in answers):
+        return None
+    spent, alone = (sum((each.spent for each in every), Spent()) for every in (answers, plain))
+    tokens = sum(len(each.tokens) - 1 for each in plain)
+    rounds = (spent.verify_s, spent.draft_s, spent.extend_s, spent.other_s)
+    return Timing(*rounds, plain_s=alone.decoding_s, plain_tokens=tokens) if tokens else Timing(*rounds)

@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from drafter_audit.decode.answer import Answer, ending_of, ends_of
-from drafter_audit.decode.lossless import Lossless, compared
+from drafter_audit.decode.answer import Answer, ending_of, ends_of, timing_of
+from drafter_audit.decode.lossless import compared
 from drafter_audit.decode.pairing import Wanted, check_prompts, wanted_states
-from drafter_audit.decode.plain import Plain, plain_answer
+from drafter_audit.decode.plain import plain_answer
+from drafter_audit.decode.result import Lossless, Tie
 from drafter_audit.decode.sampling import agreed, judge_of
 from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.text import Text
-from drafter_audit.decode.timing import Stopwatch, Timing, devices_of
+from drafter_audit.decode.timing import Stopwatch, devices_of
 from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.measure.costs import Timing
 from drafter_audit.model.drafter import Drafter, DrafterCache
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
@@ -26,22 +28,21 @@ from drafter_audit.prompts.prompt import TokenPrompt
 @dataclass(frozen=True)
 class LiveRun:
     """What became of each prompt, in their order: counts, the tokens emitted up to the end, and the accepted drafts of
-    each round. `timing` and `plain` are of all of them. `plain` is None where it was not asked for, `lossless` there
-    and above temperature 0.
+    each round.
+
+    `timing` is of all rounds, with plain decoding's where that was asked for; None where there was no round.
+    `prefill_s` is in none of it. `lossless` is None without plain decoding and above temperature 0; `partings` are the
+    places behind it, ties and mismatches. `coverage` is the share of the tokens that the drafter can draft.
     """
 
     counts: tuple[PromptCounts, ...]
     tokens: tuple[tuple[int, ...], ...]
     rounds: tuple[tuple[int, ...], ...]
-    timing: Timing
-    plain: Plain | None
+    coverage: float
+    timing: Timing | None
+    prefill_s: float
     lossless: Lossless | None
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Tokens after each prompt's first, by the time of all rounds; None where there was no round."""
-        tokens = sum(len(each) - 1 for each in self.tokens)
-        return tokens / self.timing.rounds_s if tokens else None
+    partings: tuple[Tie, ...] = ()
 
 
 def decode_live(
@@ -49,27 +50,34 @@ def decode_live(
 ) -> LiveRun:
     """Every prompt answered with the drafter's help, one after another, and without it where `settings.plain`.
 
-    A round counts whole, past the end token and the limit too. A few tokens are decoded first that count nowhere, so
-    that no time holds a first call's set-up. Under torchrun every rank calls this, and gets the same tokens. Raises,
-    before any long work, CannotRunError where drafter and target do not fit, InputsError for prompts that cannot be
-    run.
+    A round counts whole, past the end token and the limit too. A round is decoded first that counts nowhere, so that no
+    time holds a first call's set-up. Under torchrun every rank calls this, and gets the same tokens. Raises, before any
+    long work, CannotRunError where drafter and target do not fit, InputsError for prompts that cannot be run.
     """
     asked = settings or Settings()
     pair = _Pair(drafter, target, wanted_states(drafter, target))
     check_prompts(prompts, target, asked)
-    brief = replace(asked, max_new_tokens=min(asked.max_new_tokens, 2))
-    _answers(pair, prompts[:1], brief)
+    _answers(pair, prompts[:1], replace(asked, max_new_tokens=min(asked.max_new_tokens, 2)))
     answers, plain = _answers(pair, prompts, asked)
+    lossless, parted = None, tuple[Tie, ...]()
+    if plain and asked.temperature == 0:
+        lossless, parted = compared(target, prompts, answers, plain, asked.tie_epsilon)
     return LiveRun(
         counts=tuple(each.counts(prompt, asked.steps) for each, prompt in zip(answers, prompts, strict=True)),
         tokens=tuple(each.tokens for each in answers),
         rounds=tuple(each.accepted for each in answers),
-        timing=sum((each.timing for each in answers), Timing()),
-        plain=Plain.of(plain) if asked.plain else None,
-        lossless=compared(target, prompts, answers, plain, asked.tie_epsilon)
-        if asked.plain and asked.temperature == 0
-        else None,
+        coverage=_coverage(drafter, answers),
+        timing=timing_of(answers, plain),
+        prefill_s=sum(each.spent.prefill_s for each in answers),
+        lossless=lossless,
+        partings=parted,
     )
+
+
+def _coverage(drafter: Drafter, answers: Sequence[Answer]) -> float:
+    known = set(drafter.target_ids(torch.arange(len(drafter.network.head.weight))).tolist())
+    tokens = [token for each in answers for token in each.tokens]
+    return sum(token in known for token in tokens) / len(tokens)
 
 
 @dataclass(frozen=True)
@@ -123,4 +131,4 @@ def _answer(pair: _Pair, prompt: TokenPrompt, asked: Settings) -> Answer:
             pair.extend(seen, new, states[:, : len(new)])
         emitted += new.tolist()
         accepted.append(len(new) - 1)
-    return Answer(tuple(emitted), tuple(accepted), ending, watch.timing())
+    return Answer(tuple(emitted), tuple(accepted), ending, watch.spent())

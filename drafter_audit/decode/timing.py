@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 
 import torch
 
@@ -13,12 +13,9 @@ from drafter_audit.model.target.model import TargetModel
 
 
 @dataclass(frozen=True)
-class Timing:
-    """Seconds, in total over all prompts.
-
-    `verify_s` is the target over the drafts and its cache's roll-back, `draft_s` the draft steps, `extend_s` the
-    drafter over true states, `other_s` all else of the rounds. `prefill_s` is the prompt in both, before any round.
-    """
+class Spent:
+    """Seconds. `verify_s` is the target and its cache's roll-back, `draft_s` the draft steps, `extend_s` the
+    drafter over true states, `other_s` all else; `prefill_s` is the prompt in both models, before any round."""
 
     verify_s: float = 0.0
     draft_s: float = 0.0
@@ -27,18 +24,19 @@ class Timing:
     prefill_s: float = 0.0
 
     @property
-    def rounds_s(self) -> float:
+    def decoding_s(self) -> float:
+        """All but the prefill."""
         return self.verify_s + self.draft_s + self.extend_s + self.other_s
 
-    def __add__(self, other: Timing) -> Timing:
-        return Timing(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Stopwatch:
-    """Adds up phases of one text. `devices` are waited for at each phase's end."""
+    """Adds up the phases of one text. `devices` are waited for at each phase's end."""
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
-        self._devices = [device for device in devices if device.type not in ("cpu", "meta")]
+        self._devices = [device for device in set(devices) if device.type not in ("cpu", "meta")]
         self._begun = time.perf_counter()
         self._spent: dict[str, float] = {}
 
@@ -50,10 +48,10 @@ class Stopwatch:
             torch.accelerator.synchronize(device)
         self._spent[name] = self._spent.get(name, 0.0) + time.perf_counter() - begun
 
-    def timing(self) -> Timing:
-        """What was spent since the start; what lies in no phase is `other_s`."""
-        spent = {f"{name}_s": seconds for name, seconds in self._spent.items()}
-        return Timing(other_s=time.perf_counter() - self._begun - sum(spent.values()), **spent)
+    def spent(self) -> Spent:
+        """Since the start; what lies in no phase is `other_s`."""
+        phases = {f"{name}_s": seconds for name, seconds in self._spent.items()}
+        return Spent(other_s=time.perf_counter() - self._begun - sum(phases.values()), **phases)
 
 
 def devices_of(target: TargetModel) -> tuple[torch.device, ...]:

@@ -82,7 +82,7 @@ class Drafter:
         places = positions_of(positions, len(ids), ids.device, self.spec.name)
         if not len(ids):
             return torch.zeros((steps, 0, self.network.head.weight.shape[0]), device=ids.device)
-        self._check_window(len(ids) + steps - 1)
+        self.check_window(len(ids) + steps - 1)
         memory, hidden = Unrolled(), self.network.fuse(states)
         logits = torch.empty((steps, len(ids), len(self.network.head.weight)), device=ids.device)
         for step in range(steps):
@@ -110,7 +110,7 @@ class Drafter:
         ids, states = self._checked(input_ids, states)
         if not len(ids):
             raise InputsError("no token", self.spec.name, "extend by one position or more")
-        self._check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
+        self.check_window(cache.length + len(ids))  # before anything is dropped: what is refused changes nothing
         cache.rewind()
         before = ids.new_zeros(1) if cache._true is None else cache._true.token
         tokens = ids if self.wiring.token_shift else torch.cat((before, ids[:-1]))
@@ -179,7 +179,7 @@ class Drafter:
         positions, of all for 0."""
         memory = cache._memory
         start = memory.length
-        self._check_window(start + len(tokens))
+        self.check_window(start + len(tokens))
         places = torch.arange(start, start + len(tokens), device=tokens.device) + self.wiring.position_offset
         attend: Callable[[int], Attend] = memory.of
         read, feedback = self.network.step(tokens, hidden, places, attend)
@@ -198,7 +198,8 @@ class Drafter:
         embedding = self.network.embedding
         return token_ids(ids, embedding.shape[0], embedding.device, self.spec.name)
 
-    def _check_window(self, length: int) -> None:
+    def check_window(self, length: int) -> None:
+        """Raises CannotRunError for more positions than a sliding window holds."""
         window = self.spec.architecture.sliding_window
         if window is not None and length > window:
             what = f"{length} positions under a sliding window of {window}, which is not run"
