@@ -44,7 +44,7 @@ def choices(drafter: Drafter, input_ids: Ids, states: Tensor, steps: int, start:
         raise InputsError(what, name, "pass a token for each state, and a position within them")
     if start == length:
         return Choices(torch.zeros((steps, 0), dtype=torch.int64), torch.zeros((steps, 0)))
-    drafter._check_window(length + steps - 1)
+    drafter.check_window(length + steps - 1)
     memory, hidden = Unrolled(), network.fuse(seen)
     places, rows, found = torch.arange(length, device=ids.device), slice(start, None), []
     for step in range(steps):
