@@ -117,6 +117,19 @@ def test_a_what_if_out_of_reach_is_refused_and_one_without_times_is_a_fault() ->
         replace(REPLAY, what_if=(2.0,))
 
 
+def test_a_mismatch_is_no_tie_and_is_listed() -> None:
+    place = Tie("p2", 5, 0.5)
+    found = replace(LIVE, lossless=Lossless(27, 1, 2, 1e-4), mismatches=(place,))
+    assert found.to_dict()["mismatches"] == [{"prompt": "p2", "position": 5, "gap": 0.5}]
+    assert "mismatches, 1 by answer token (gap): p2 at 5 (5.0e-01)" in render(
+        decode_document(DecodeResults((found,))), "table"
+    )
+    with pytest.raises(ValueError, match="0 mismatches are listed, 1 counted"):
+        replace(found, mismatches=())
+    with pytest.raises(ValueError, match="that is a mismatch"):
+        replace(found, ties=(place,))
+
+
 def test_one_result_stands_alone_and_several_are_paired() -> None:
     assert DecodeResults((LIVE,)).to_dict() == LIVE.to_dict()
     told = DecodeResults((LIVE, REPLAY)).to_dict()
@@ -169,8 +182,8 @@ def test_a_reader_sees_accept_len_and_its_interval_first() -> None:
         "what if accept_len were 2.8, at the same cycle: 28.0 tokens/s, 1.400 times plain decoding",
         "3 ended by an end token, 1 at the cap; 1 loop",
         "holds 93.1% of the answers' tokens",
-        "27 tokens checked, 0 differ; 2 more at ties (gap below 0.0001)",
-        "7 ties that rounding decides",
+        "27 tokens checked against plain greedy decoding: 0 answers part from it, 2 more at a tie (gap below 0.0001)",
+        "ties, which rounding decides, 7 by answer token (gap): p0 at 3 (3.0e-05)",
         "and 2 more, see --format json",
         "4 of pack.jsonl (sha256 abababababab), with the chat template",
         "org/target @ 0123456789ab (bfloat16, int4), live",

@@ -75,8 +75,8 @@ class Tie:
 
 @dataclass(frozen=True)
 class Lossless:
-    """The answers set against plain greedy decoding: `checked` tokens, of which `mismatches` differ with a gap of
-    `epsilon` or more, and `ties` with less."""
+    """The answers set against plain greedy decoding: `checked` tokens, each answer up to where the two part. They part
+    at `ties` where the gap is below `epsilon`, at `mismatches` where it is not."""
 
     checked: int
     mismatches: int
@@ -88,8 +88,9 @@ class Lossless:
 class DecodeResult:
     """One drafter's accept_len. `coverage` is the share of the answers' tokens that its vocabulary holds.
 
-    `costs` is None where nothing was timed, `lossless` where no plain decoding was at hand. `what_if` are the values
-    of accept_len that were asked about; it takes `costs`. `notes` are sentences on how to read the figures.
+    `costs` is None where nothing was timed, `lossless` where no plain decoding was at hand; `mismatches` are the places
+    that it counts so, `ties` all that rounding decides. `what_if` are values of accept_len that were asked about, which
+    takes `costs`. `notes` are sentences on how to read the figures.
     """
 
     provenance: Provenance
@@ -97,6 +98,7 @@ class DecodeResult:
     coverage: float | None = None
     lossless: Lossless | None = None
     ties: tuple[Tie, ...] = ()
+    mismatches: tuple[Tie, ...] = ()
     costs: Costs | None = None
     what_if: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
@@ -104,6 +106,10 @@ class DecodeResult:
     def __post_init__(self) -> None:
         if self.what_if and self.costs is None:
             raise ValueError("a what-if takes a measured cycle")
+        if self.lossless and len(self.mismatches) != self.lossless.mismatches:
+            raise ValueError(f"{len(self.mismatches)} mismatches are listed, {self.lossless.mismatches} counted")
+        if self.lossless and any(tie.gap >= self.lossless.epsilon for tie in self.ties):
+            raise ValueError(f"a tie has a gap of {self.lossless.epsilon} or more: that is a mismatch")
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
@@ -126,6 +132,7 @@ class DecodeResult:
             "coverage": self.coverage,
             "lossless": None if self.lossless is None else asdict(self.lossless),
             "ties": [asdict(tie) for tie in self.ties],
+            "mismatches": [asdict(place) for place in self.mismatches],
             **(NOT_MEASURED if self.costs is None else self.costs.to_dict()),
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
             **self.provenance.to_dict(),

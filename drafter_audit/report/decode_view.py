@@ -12,7 +12,7 @@ from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.costs import Costs
 from drafter_audit.report.document import Block, Document, Lines, Table
 from drafter_audit.report.numbers import NOTHING, bar, count, figure, interval, raw, share
-from drafter_audit.report.provenance import answers, at, measured_with, ties_told
+from drafter_audit.report.provenance import TIES, answers, at, measured_with, places
 
 
 def decode_document(results: DecodeResults) -> Document:
@@ -70,7 +70,8 @@ def _blocks(name: str, result: DecodeResult) -> Iterator[Block]:
     if result.costs is not None:
         yield _times(result.costs)
         yield Lines(tuple(_worth(result, result.costs)), "Worth")
-    yield Lines((*answers(acceptance, result.coverage), *_lossless(result), *ties_told(result.ties)), "Answers")
+    parted = (*places("mismatches", result.mismatches), *places(TIES, result.ties))
+    yield Lines((*answers(acceptance, result.coverage), *_lossless(result), *parted), "Answers")
     yield measured_with(result.provenance)
     if result.notes:
         yield Lines(result.notes, "Notes")
@@ -146,8 +147,8 @@ def _lossless(result: DecodeResult) -> Iterator[str]:
     found = result.lossless
     if found is not None:
         yield (
-            f"against plain greedy decoding: {count(found.checked)} tokens checked, {count(found.mismatches)} differ; "
-            f"{count(found.ties)} more at ties (gap below {found.epsilon:g})"
+            f"{count(found.checked)} tokens checked against plain greedy decoding: {count(found.mismatches)} answers part "
+            f"from it, {count(found.ties)} more at a tie (gap below {found.epsilon:g})"
         )
 
 

@@ -9,7 +9,7 @@ from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.report.document import Lines
 from drafter_audit.report.numbers import count, share
 
-_TIES_SHOWN = 5
+_PLACES_SHOWN = 5
 _THINKING = {True: ", thinking on", False: ", thinking off", None: ""}
 _RULES = {
     "greedy": "a draft is accepted where it is the target's likeliest token",
@@ -48,11 +48,12 @@ def answers(acceptance: Acceptance, coverage: float | None) -> Iterator[str]:
         yield f"the draft vocabulary holds {share(coverage)} of the answers' tokens"
 
 
-def ties_told(ties: Sequence[Tie]) -> Iterator[str]:
+def places(what: str, ties: Sequence[Tie]) -> Iterator[str]:
     """Counted, and the first few listed; all are in the JSON."""
     if ties:
-        shown = [f"{tie.prompt} at {tie.position} ({tie.gap:.1e})" for tie in ties[:_TIES_SHOWN]]
-        more = f" and {len(ties) - _TIES_SHOWN:,} more, see --format json" if len(ties) > _TIES_SHOWN else ""
-        yield f"{len(ties):,} tie{'' if len(ties) == 1 else 's'} that rounding decides, by answer token (gap): " + (
-            ", ".join(shown) + more
-        )
+        shown = ", ".join(f"{tie.prompt} at {tie.position} ({tie.gap:.1e})" for tie in ties[:_PLACES_SHOWN])
+        more = f" and {len(ties) - _PLACES_SHOWN:,} more, see --format json" if len(ties) > _PLACES_SHOWN else ""
+        yield f"{what}, {len(ties):,} by answer token (gap): {shown}{more}"
+
+
+TIES = "ties, which rounding decides"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from drafter_audit.decode.sweep_result import SweepResult, SweepRow
 from drafter_audit.report.document import Block, Document, Lines, Table
 from drafter_audit.report.numbers import NOTHING, count, figure, interval, raw
-from drafter_audit.report.provenance import answers, measured_with, ties_told
+from drafter_audit.report.provenance import TIES, answers, measured_with, places
 
 Cell = Callable[[SweepRow], str]
 
@@ -20,7 +20,7 @@ def sweep_document(result: SweepResult) -> Document:
 def _blocks(result: SweepResult) -> Iterator[Block]:
     yield _table(result)
     yield Lines(tuple(_conclusions(result)), "Best step count")
-    yield Lines((*answers(result.acceptances[-1], result.coverage), *ties_told(result.ties)), "Answers")
+    yield Lines((*answers(result.acceptances[-1], result.coverage), *places(TIES, result.ties)), "Answers")
     yield measured_with(result.provenance)
     if result.notes:
         yield Lines(result.notes, "Notes")
