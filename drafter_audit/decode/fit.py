@@ -10,13 +10,24 @@ from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.drafter import Drafter
+from drafter_audit.model.target.model import TargetModel
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt
 
 
+def informed(spec: DrafterSpec, by: Manifest | TargetModel) -> DrafterSpec:
+    """`spec`, read again with the sizes of a recorded or a loaded target where its files do not lead to the target's
+    own: what layer ids mean depends on the number of layers."""
+    if spec.target.num_layers is not None:
+        return spec
+    ref = spec.target.ref or (by.target if isinstance(by, Manifest) else by.ref)
+    sizes = {"num_layers": by.num_layers, "hidden_size": by.hidden_size, "vocab_size": by.vocab_size}
+    return with_target(spec, replace(spec.target, ref=ref, **sizes))  # type: ignore[arg-type]
+
+
 def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int) -> None:
     """Raises UsageError for `steps` that the recording does not look ahead; CannotRunError for a recording of a target
-    that cannot be the drafter's, and for a wiring that reads what no recording holds."""
+    that cannot be the drafter's, for boundaries that were not recorded, and for a state that no recording holds."""
     if not 1 <= steps <= manifest.lookahead:
         mend = f"ask for 1 to {manifest.lookahead} steps, or record again with a longer --lookahead"
         raise UsageError(f"{steps} steps on a recording that looks {manifest.lookahead} tokens ahead", spec.name, mend)
@@ -31,32 +42,24 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise CannotRunError(
             what, f"{spec.name} on a recording of {manifest.target}", "record the drafter's own target"
         )
-
-
-def informed(spec: DrafterSpec, manifest: Manifest) -> DrafterSpec:
-    """`spec`, read again with the sizes of the recorded target where its files do not lead to the target's own: what
-    layer ids mean depends on the number of layers."""
-    if spec.target.num_layers is not None:
-        return spec
-    target = replace(
-        spec.target,
-        ref=spec.target.ref or manifest.target,
-        num_layers=manifest.num_layers,
-        hidden_size=manifest.hidden_size,
-        vocab_size=manifest.vocab_size,
-    )
-    return with_target(spec, target)
+    for answer in manifest.answers:
+        _check_recorded(wiring, answer.boundaries, spec.name, manifest)
 
 
 def slots_of(drafter: Drafter, prompt: RecordedPrompt) -> list[int]:
     """Where in the prompt's states each slot of the drafter lies. Raises CannotRunError where one was not recorded."""
-    wanted = drafter.wiring.boundaries or ()
-    missing = sorted({b for b in wanted if b not in prompt.boundaries})
+    _check_recorded(drafter.wiring, prompt.boundaries, drafter.spec.name)
+    return [prompt.boundaries.index(b) for b in drafter.wiring.boundaries or ()]
+
+
+def _check_recorded(wiring: Wiring, recorded: tuple[int, ...], name: str, manifest: Manifest | None = None) -> None:
+    wanted = wiring.boundaries or ()
+    missing = sorted({boundary for boundary in wanted if boundary not in recorded})
     if missing:
-        listed = ",".join(map(str, sorted({*wanted, *prompt.boundaries})))
-        what = f"boundaries {missing} were not recorded of prompt {prompt.id!r}, only {sorted(prompt.boundaries)}"
-        raise CannotRunError(what, drafter.spec.name, f"record again with --boundaries {listed}")
-    return [prompt.boundaries.index(b) for b in wanted]
+        kept = ",".join(map(str, sorted({*wanted, *recorded})))
+        of = "" if manifest is None else f" --target {manifest.target} --prompts {manifest.prompts_name}"
+        what = f"it reads boundaries {sorted(set(wanted))}, of which {missing} were not recorded"
+        raise CannotRunError(what, name, f"record them: drafter-audit record{of} --boundaries {kept} -o DIR")
 
 
 def _apart(spec: DrafterSpec, wiring: Wiring, manifest: Manifest) -> Iterator[str]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from drafter_audit.decode.fit import check_fits, slots_of
 from drafter_audit.decode.result import Rule, Tie
+from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CannotRunError
 from drafter_audit.measure.acceptance import PromptCounts
 from drafter_audit.model.choices import choices
@@ -84,8 +85,7 @@ class ReplayedPrompt:
 class ReplayRun:
     """A drafter over a recording: everything at any number of steps up to `steps`."""
 
-    drafter: str
-    revision: str | None
+    spec: DrafterSpec
     manifest: Manifest
     steps: int
     prompts: tuple[ReplayedPrompt, ...]
@@ -121,9 +121,9 @@ class ReplayRun:
 
 
 def replay(
-    drafter: Drafter, recording: Recording, steps: int, *, watch: Callable[[str], None] = lambda _: None
+    drafter: Drafter, recording: Recording, steps: int, *, watch: Callable[[int], None] = lambda _: None
 ) -> ReplayRun:
-    """Every prompt of `recording`, drafted for by `drafter`, `steps` drafts a round. `watch` is told each prompt's id.
+    """Every prompt of `recording`, drafted for by `drafter`, `steps` drafts a round. `watch` is told how many are done.
 
     Raises UsageError for more steps than the recording looks ahead, CannotRunError for a recording of another target or
     without the drafter's boundaries, and what reading it raises.
@@ -132,9 +132,9 @@ def replay(
     known = known_tokens(drafter, recording.manifest.vocab_size)
     done = []
     for prompt in recording.prompts(sorted(set(drafter.wiring.boundaries or ()))):
-        watch(prompt.id)
         done.append(replay_prompt(drafter, prompt, steps, known))
-    return ReplayRun(drafter.spec.ref, drafter.spec.revision, recording.manifest, steps, tuple(done))
+        watch(len(done))
+    return ReplayRun(drafter.spec, recording.manifest, steps, tuple(done))
 
 
 def replay_prompt(drafter: Drafter, prompt: RecordedPrompt, steps: int, known: Tensor) -> ReplayedPrompt:

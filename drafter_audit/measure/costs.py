@@ -112,14 +112,7 @@ class Costs:
 
         Raises UsageError for one that no round of so many steps can reach, and for one below 1.
         """
-        most = 1 + self.acceptance.steps
-        if not 1 <= accept_len <= most:
-            steps = f"{self.acceptance.steps} step{'' if self.acceptance.steps == 1 else 's'}"
-            raise UsageError(
-                f"accept_len {accept_len:g} cannot be had: a round of {steps} emits 1 to {most} tokens",
-                "--what-if",
-                f"give a value from 1 to {most}, or measure with more --steps",
-            )
+        check_reachable(accept_len, self.acceptance.steps)
         return tokens_per_s_at(accept_len, measured=self.acceptance.accept_len, tokens_per_s=self.tokens_per_s)
 
     @property
@@ -140,6 +133,18 @@ class Costs:
             "speedup": self.speedup,
             "break_even_accept_len": self.break_even_accept_len,
         }
+
+
+def check_reachable(accept_len: float, steps: int) -> None:
+    """Raises UsageError for an accept_len that no round of a chain of `steps` can have."""
+    most = 1 + steps
+    if not 1 <= accept_len <= most:
+        told = f"{steps} step{'' if steps == 1 else 's'}"
+        raise UsageError(
+            f"accept_len {accept_len:g} cannot be had: a round of {told} emits 1 to {most} tokens",
+            "--what-if",
+            f"give a value from 1 to {most}, or measure with more --steps",
+        )
 
 
 NOT_MEASURED: Mapping[str, None] = dict.fromkeys(

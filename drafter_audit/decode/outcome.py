@@ -1,0 +1,103 @@
+"""Runs become results: what was counted, with what it was counted, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from drafter_audit.decode.live import LiveRun
+from drafter_audit.decode.replay import TIE, ReplayRun
+from drafter_audit.decode.result import DecodeResult, DrafterFacts, PromptFacts, Provenance, TargetFacts
+from drafter_audit.decode.settings import Settings
+from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.drafter.target import named_target
+from drafter_audit.measure.acceptance import Acceptance
+from drafter_audit.measure.costs import Costs
+from drafter_audit.model.target.model import TargetModel
+from drafter_audit.prompts.prompt import PromptSet
+
+
+def replayed_with(run: ReplayRun) -> Provenance:
+    """What a replay was made with: all but the drafter is the recording's."""
+    told = run.manifest
+    return Provenance(
+        mode="replay",
+        drafter=_drafter(run.spec),
+        target=TargetFacts(told.target, told.revision, told.dtype, told.quantization),
+        prompts=PromptFacts(told.prompts_name, told.prompts_sha256, len(run.prompts)),
+        temperature=told.temperature,
+        rule=run.rule,
+        seed=told.seed,
+        raw=told.raw,
+        thinking=told.thinking,
+    )
+
+
+def ran_with(
+    spec: DrafterSpec,
+    target: TargetModel,
+    prompts: PromptSet,
+    asked: Settings,
+    *,
+    raw: bool = False,
+    thinking: bool | None = None,
+) -> Provenance:
+    """What a live run was made with."""
+    return Provenance(
+        mode="live",
+        drafter=_drafter(spec),
+        target=TargetFacts(target.ref, target.revision, target.dtype, named_target(target.ref).quantization),
+        prompts=PromptFacts(prompts.name, prompts.sha256, len(prompts.prompts)),
+        temperature=asked.temperature,
+        rule="argmax_draft" if asked.temperature else "greedy",
+        seed=asked.seed,
+        raw=raw,
+        thinking=thinking,
+    )
+
+
+def replay_result(run: ReplayRun) -> DecodeResult:
+    """Raises AuditError where no answer took a round."""
+    return DecodeResult(
+        replayed_with(run),
+        Acceptance.pooled(run.counts(), steps=run.steps),
+        coverage=run.coverage,
+        ties=run.ties(),
+        notes=tuple(replay_notes(run)),
+    )
+
+
+def live_result(run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = ()) -> DecodeResult:
+    """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
+    acceptance = Acceptance.pooled(run.counts, steps=steps)
+    epsilon = run.lossless.epsilon if run.lossless else 0.0
+    return DecodeResult(
+        provenance,
+        acceptance,
+        coverage=run.coverage,
+        lossless=run.lossless,
+        ties=tuple(parting for parting in run.partings if parting.gap < epsilon),
+        mismatches=tuple(parting for parting in run.partings if parting.gap >= epsilon),
+        costs=Costs(acceptance, run.timing) if run.timing else None,
+        what_if=tuple(what_if),
+    )
+
+
+def replay_notes(run: ReplayRun) -> Iterator[str]:
+    """How the figures of a replay are to be read."""
+    told, named = run.manifest, run.spec.target.ref
+    if run.sampled:
+        yield (
+            f"the recording was sampled at temperature {told.temperature:g}: drafts are the drafter's likeliest tokens, "
+            "and the counts are exact in distribution, those of one draw of the target's answers"
+        )
+    else:
+        yield "exact: under greedy decoding the live loop counts the same, but for ties"
+    close = run.close_drafts()
+    if close:
+        yield f"the drafter chose {close:,} of its drafts by less than {TIE:g}: there rounding may decide too"
+    if named is not None and named != told.target:
+        yield f"the drafter's files name {named} as its target, the recording is of {told.target}"
+
+
+def _drafter(spec: DrafterSpec) -> DrafterFacts:
+    return DrafterFacts(spec.ref, spec.revision, spec.training.samples if spec.training else None)
