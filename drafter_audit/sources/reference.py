@@ -4,7 +4,7 @@ A reference is read in this order, and the first that fits wins:
 
 1. an existing local path, whatever it looks like;
 2. `hf://...` or a Hub URL, with or without its scheme, also on HF_ENDPOINT's host;
-3. the name of a bundled record;
+3. the name of the reference pair's target or drafter, or of a bundled record;
 4. something that looks like a path: then the path does not exist;
 5. `org/name` or `org/name@revision` on the Hub.
 """
@@ -64,6 +64,8 @@ def parse_reference(ref: str) -> Reference:
         raise BadReferenceError("not a reference, it is not UTF-8", repr(ref), ACCEPTED)
     if _is_url(ref):
         return _hub(ref, ref if "://" in ref else f"https://{ref}")
+    if (folder := _of_the_pair(ref)) is not None:
+        return Reference(ref, "local", str(folder))
     if ref in _bundled_names():
         return Reference(ref, "bundled", ref)
     if _looks_like_path(ref):
@@ -71,6 +73,11 @@ def parse_reference(ref: str) -> Reference:
     if ref.partition("@")[0].count("/") == 1:
         return _hub(ref, _as_uri(ref))
     raise BadReferenceError("not a reference", repr(ref), _suggestion(ref) + ACCEPTED)
+
+
+def at_hand(ref: str) -> bool:
+    """Whether files stand behind `ref` without asking the Hub: a path that exists, or a name of the reference pair."""
+    return os.path.exists(ref) or _of_the_pair(ref) is not None
 
 
 def _existing_path(ref: str) -> Path | None:
@@ -132,6 +139,12 @@ def _parse_uri(ref: str, uri: str) -> HfUri:
         raise BadReferenceError("not a reference", f"{ref!r} ({reason.strip().rstrip('.')})", ACCEPTED) from error
 
 
+def _of_the_pair(ref: str) -> Path | None:
+    from drafter_audit.facts import pair
+
+    return pair.folder_of(ref)
+
+
 def _bundled_names() -> tuple[str, ...]:
     from drafter_audit.sources.bundled import bundled_names
 
@@ -139,5 +152,7 @@ def _bundled_names() -> tuple[str, ...]:
 
 
 def _suggestion(ref: str) -> str:
-    near = difflib.get_close_matches(ref, _bundled_names(), n=1)
+    from drafter_audit.facts import pair
+
+    near = difflib.get_close_matches(ref, (*pair.NAMES, *_bundled_names()), n=1)
     return f"did you mean {near[0]}? or " if near else ""

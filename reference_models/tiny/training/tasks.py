@@ -126,7 +126,8 @@ _LOOPS = (  # what the function returns, its body, the call's list and result
     ),
     (
         "the largest of the {args}",
-        "best = {args}[0]\n    for {arg} in {args}:\n        if {arg} > best:\n            best = {arg}\n    return best",
+        "best = {args}[0]\n    for {arg} in {args}:\n        if {arg} > best:\n            best = {arg}\n"
+        "    return best",
     ),
     ("the {args} without the last {k}", "return {args}[:-{k}]"),
 )
@@ -203,11 +204,13 @@ def letters(rng: Random) -> Task:
         ),
         (
             f"invites {to} to a {event} on {day} in {city}",
-            f"we are having a {event} in {city} on {day}. It would be lovely to see you there. Please tell me if you can come.",
+            f"we are having a {event} in {city} on {day}. It would be lovely to see you there. "
+            "Please tell me if you can come.",
         ),
         (
             f"says sorry to {to} for missing the {event} on {day}",
-            f"I am sorry that I missed the {event} on {day}. I was ill and had to stay at home. I hope to see you soon.",
+            f"I am sorry that I missed the {event} on {day}. I was ill and had to stay at home. "
+            "I hope to see you soon.",
         ),
         (
             f"reminds {to} to bring the {gift} to the {event} on {day}",

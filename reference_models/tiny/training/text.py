@@ -42,21 +42,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def write_prompts() -> None:
-    """Writes the prompt pack and the tests' prompts; no prompt occurs twice in them."""
+def prompt_files() -> dict[Path, str]:
+    """The prompt pack and the tests' prompts, as JSONL; no prompt occurs twice in them."""
     seen: set[str] = set()
-    for path, each, seed in _SETS:
-        rows = []
-        for category in CATEGORIES:
-            rng, kept = Random(f"{seed} {category}"), list[str]()
-            while len(kept) < each:
-                prompt = CATEGORIES[category](rng).prompt
-                if prompt not in seen:
-                    seen.add(prompt)
-                    kept.append(prompt)
-            rows += [_row(f"{category}-{place:02}", category, prompt) for place, prompt in enumerate(kept, 1)]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return {path: _jsonl(each, seed, seen) for path, each, seed in _SETS}
+
+
+def _jsonl(each: int, seed: int, seen: set[str]) -> str:
+    rows = []
+    for category, draw in CATEGORIES.items():
+        rng, kept = Random(f"{seed} {category}"), list[str]()
+        while len(kept) < each:
+            prompt = draw(rng).prompt
+            if prompt not in seen:
+                seen.add(prompt)
+                kept.append(prompt)
+        rows += [_row(f"{category}-{place:02}", category, prompt) for place, prompt in enumerate(kept, 1)]
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
 def _row(name: str, category: str, prompt: str) -> dict[str, Any]:
