@@ -1,7 +1,7 @@
 """Builds the pair, or some of it: python -m reference_models.tiny.training [--to FOLDER] [STAGE ...].
 
 Each stage reads what those before it have written: `prompts` the prompt files, `target` tokenizer and target, `drafter`
-the drafter, `measures` tables, plots and README. Seeds, counts of steps and threads are fixed, so that one machine gives
+the drafter, `measures` tables, plots and README. Seeds, counts of steps and threads are fixed: one machine gives
 the same bytes each time.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import DynamicCache, LlamaForCausalLM
 
 from reference_models.tiny.training.batches import Row
 
@@ -30,12 +30,11 @@ def answer(target: LlamaForCausalLM, prompts: list[list[int]], longest: int, bey
 
 def _greedy(target: LlamaForCausalLM, ids: Tensor, longest: int, beyond: int) -> Tensor:
     """The likeliest tokens [n, at most `longest`]; ends `beyond` tokens after the last row has ended."""
-    cache, given, since = None, ids, 0
+    cache, given, since = DynamicCache(config=target.config), ids, 0
     made: list[Tensor] = []
     ended = torch.zeros(len(ids), dtype=torch.bool)
     while len(made) < longest and since <= beyond:
-        output = target(input_ids=given, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache, given = output.past_key_values, output.logits[:, -1:].argmax(-1)
+        given = target(input_ids=given, cache=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
         made.append(given)
         ended |= given[:, 0] == END
         since += int(ended.all())

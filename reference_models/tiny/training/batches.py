@@ -15,7 +15,7 @@ from reference_models.tiny.training.tokenizer import encode_all
 Row = tuple[list[int], list[int]]
 """The tokens of a prompt, and those of its answer."""
 
-_WINDOW = 16
+_WINDOW = 4
 
 
 def sample_rows(tokenizer: PreTrainedTokenizerFast, count: int, seed: int, apart: frozenset[str]) -> list[Row]:

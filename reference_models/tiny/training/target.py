@@ -15,7 +15,7 @@ from reference_models.tiny.training.batches import batches, sample_rows
 from reference_models.tiny.training.optimiser import Optimiser
 
 LAYERS, HIDDEN = 12, 128
-STEPS, BATCH = 1400, 24
+STEPS, BATCH = 1700, 16
 _PROMPT_WEIGHT = 0.1
 _APART = 0.7  # the cosine of neighbouring states that costs nothing
 _APART_WEIGHT = 1.0
