@@ -142,6 +142,14 @@ def test_the_wheel_ships_no_script_and_no_second_copy_of_a_record(wheel):
     assert [name for name in shipped if name.endswith(".py") or "by_hand" in name] == []
 
 
+def test_the_wheel_ships_the_reference_pair_and_not_what_made_it(wheel):
+    shipped = {name for name in wheel.namelist() if name.startswith("drafter_audit/reference_models/tiny/")}
+    folder = ROOT / "reference_models"
+    pair = [path for part in ("target", "drafter") for path in (folder / "tiny" / part).iterdir()]
+    files = [*pair, folder / "tiny" / "README.md"]
+    assert shipped == {f"drafter_audit/reference_models/{path.relative_to(folder).as_posix()}" for path in files}
+
+
 def test_the_wheel_ships_the_package_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"drafter_audit", metadata_folder()}
 

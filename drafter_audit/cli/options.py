@@ -20,7 +20,7 @@ FORMATS = ("table", "json", "markdown", "csv")
 
 def complete_reference(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Bundled names where some fit what was typed, else files: a shell takes one or the other from one answer."""
-    names = complete_bundled(context, param, incomplete) if incomplete else []
+    names = complete_bundled(context, param, incomplete) + _of_the_pair(incomplete) if incomplete else []
     return names or [CompletionItem(incomplete, type="file")]
 
 
@@ -29,6 +29,12 @@ def complete_bundled(context: click.Context, param: click.Parameter, incomplete:
     from drafter_audit.facts import registry
 
     return [CompletionItem(name) for name in registry.names() if name.startswith(incomplete)]
+
+
+def _of_the_pair(incomplete: str) -> list[CompletionItem]:
+    from drafter_audit.facts import pair
+
+    return [CompletionItem(name) for name in pair.NAMES if name.startswith(incomplete)]
 
 
 def output_options(command: Command) -> Command:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from drafter_audit.errors import AuditError
 from drafter_audit.facts import registry
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
+from drafter_audit.sources.reference import at_hand
 
 Level = Literal["drafter", "target_config", "target_headers", "target_rows"]
 """How much of a target is read: nothing, its config, the shapes of its embedding and head too, rows of them too."""
@@ -61,11 +61,11 @@ def named_target(ref: str) -> Target:
 def implied_target(ref: str | None, said_by: str | None, *, ask_hub: bool) -> Target:
     """The target that a card, config or record names: `unread` says why where its config cannot be had.
 
-    A local drafter asks nothing of the network (`ask_hub` false): bundled records and local paths only.
+    A local drafter asks nothing of the network (`ask_hub` false): what is bundled and local paths only.
     """
     if ref is None:
         return Target()
-    if not ask_hub and _bundled_name(ref) is None and not os.path.exists(ref):
+    if not ask_hub and _bundled_name(ref) is None and not at_hand(ref):
         return Target(
             ref=ref,
             said_by=said_by,

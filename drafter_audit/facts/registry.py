@@ -83,7 +83,7 @@ class Record:
 
 def names() -> tuple[str, ...]:
     """The names of all records, sorted; a directory listing, no file is read."""
-    return tuple(sorted(path.stem for path in _folder().glob("*.toml")))
+    return tuple(sorted(path.stem for path in folder().glob("*.toml")))
 
 
 def load(name: str) -> Record:
@@ -155,7 +155,8 @@ def _record(raw: dict[str, Any], name: str) -> Record:
 
 
 @cache
-def _folder() -> Path:
+def folder() -> Path:
+    """Where the records lie, and the reference pair beside them."""
     # An installed wheel holds the records inside the package, a checkout beside it.
     package = Path(__file__).resolve().parent.parent
     inside = package / "reference_models"
@@ -168,7 +169,7 @@ def _load(name: str) -> Record:
 
 
 def _file(name: str) -> Path:
-    return _folder() / f"{name}.toml"
+    return folder() / f"{name}.toml"
 
 
 def _read(path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from torch import Tensor
 
 from drafter_audit.drafter.spec import DrafterSpec
@@ -14,6 +12,7 @@ from drafter_audit.model.report import Borrowed
 from drafter_audit.sources.base import Source
 from drafter_audit.sources.names import is_weight_name
 from drafter_audit.sources.open import open_source
+from drafter_audit.sources.reference import at_hand
 
 
 def has_weights(ref: str) -> bool:
@@ -30,7 +29,7 @@ def lender(spec: DrafterSpec, target: str | None) -> str | None:
     implied = spec.target.ref
     if target is not None or implied is None:
         return target
-    return implied if spec.source == "hub" or os.path.exists(implied) else None
+    return implied if spec.source == "hub" or at_hand(implied) else None
 
 
 def borrow(

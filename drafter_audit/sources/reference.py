@@ -4,7 +4,7 @@ A reference is read in this order, and the first that fits wins:
 
 1. an existing local path, whatever it looks like;
 2. `hf://...` or a Hub URL, with or without its scheme, also on HF_ENDPOINT's host;
-3. the name of a bundled record;
+3. the name of the reference pair's target or drafter, or of a bundled record;
 4. something that looks like a path: then the path does not exist;
 5. `org/name` or `org/name@revision` on the Hub.
 """
@@ -66,6 +66,8 @@ def parse_reference(ref: str) -> Reference:
         raise BadReferenceError("not a reference, it is not UTF-8", repr(ref), ACCEPTED)
     if is_url(ref):
         return _hub(ref, _as_url(ref))
+    if (folder := _of_the_pair(ref)) is not None:
+        return Reference(ref, "local", str(folder))
     if ref in _bundled_names():
         return Reference(ref, "bundled", ref)
     if _looks_like_path(ref):
@@ -84,6 +86,11 @@ def parse_dataset(ref: str) -> Reference:
     if parsed.type != "dataset":
         raise BadReferenceError(f"a {parsed.type}, not a dataset", repr(ref), _DATASETS)
     return Reference(ref, "hub", parsed.id, parsed.revision, _checked_path(ref, parsed, _DATASETS), repo_type="dataset")
+
+
+def at_hand(ref: str) -> bool:
+    """Whether files stand behind `ref` without asking the Hub: a path that exists, or a name of the reference pair."""
+    return os.path.exists(ref) or _of_the_pair(ref) is not None
 
 
 def _existing_path(ref: str) -> Path | None:
@@ -155,6 +162,12 @@ def _parse_uri(ref: str, uri: str, accepted: str = ACCEPTED) -> HfUri:
         raise BadReferenceError("not a reference", f"{ref!r} ({reason.strip().rstrip('.')})", accepted) from error
 
 
+def _of_the_pair(ref: str) -> Path | None:
+    from drafter_audit.facts import pair
+
+    return pair.folder_of(ref)
+
+
 def _bundled_names() -> tuple[str, ...]:
     from drafter_audit.sources.bundled import bundled_names
 
@@ -162,5 +175,7 @@ def _bundled_names() -> tuple[str, ...]:
 
 
 def _suggestion(ref: str) -> str:
-    near = difflib.get_close_matches(ref, _bundled_names(), n=1)
+    from drafter_audit.facts import pair
+
+    near = difflib.get_close_matches(ref, (*pair.NAMES, *_bundled_names()), n=1)
     return f"did you mean {near[0]}? or " if near else ""

@@ -1,0 +1,1 @@
+"""Builds the reference pair: `python -m reference_models.tiny.training`."""

@@ -1,0 +1,71 @@
+"""Lines and bars as SVG: two plots that need no library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+WIDTH, HEIGHT, LEFT, TOP = 640, 300, 60, 30
+_COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00")
+_TEXT = 'font-family="sans-serif" font-size="12"'
+
+
+def lines(title: str, below: str, series: dict[str, Sequence[float]], marked: Sequence[int] = ()) -> str:
+    """One line for each of `series` over 0, 1, 2 ...; a ring where `marked` says, one place for each."""
+    top = max(max(values) for values in series.values()) * 1.05
+    count = max(len(values) for values in series.values())
+    parts = [_axis(title, below, top, count)]
+    for place, (name, values) in enumerate(series.items()):
+        colour = _COLOURS[place % len(_COLOURS)]
+        points = [_point(at, value, top, count) for at, value in enumerate(values)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{WIDTH - 130}" y="{TOP + 16 * place}" fill="{colour}" {_TEXT}>{escape(name)}</text>')
+        if place < len(marked):
+            x, y = points[marked[place]]
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="none" stroke="{colour}" stroke-width="2"/>')
+    return _svg(HEIGHT + 60, parts)
+
+
+def bars(title: str, rows: Sequence[tuple[str, float, float, float]]) -> str:
+    """A bar for each row (name, value, low, high) with its interval as a line."""
+    top = max(high for _, _, _, high in rows)
+    bottom = min(0.0, *(low for _, _, low, _ in rows))
+    scale = (WIDTH - 290) / (top - bottom)
+
+    def x(value: float) -> float:
+        return 230 + (value - bottom) * scale
+
+    parts = [f'<text x="10" y="18" {_TEXT} font-weight="bold">{escape(title)}</text>']
+    for place, (name, value, low, high) in enumerate(rows):
+        y = TOP + 20 * place
+        first, second = sorted((x(0.0), x(value)))
+        parts.append(f'<text x="222" y="{y + 12}" text-anchor="end" {_TEXT}>{escape(name)}</text>')
+        parts.append(
+            f'<rect x="{first:.1f}" y="{y + 2}" width="{second - first:.1f}" height="12" fill="{_COLOURS[0]}"/>'
+        )
+        parts.append(f'<path d="M{x(low):.1f} {y + 8}H{x(high):.1f}" stroke="black"/>')
+        parts.append(f'<text x="{WIDTH - 52}" y="{y + 12}" {_TEXT}>{value:+.2f}</text>')
+    return _svg(TOP + 20 * len(rows) + 10, parts)
+
+
+def _point(at: int, value: float, top: float, count: int) -> tuple[float, float]:
+    return LEFT + at * (WIDTH - LEFT - 150) / max(1, count - 1), TOP + HEIGHT * (1 - value / top)
+
+
+def _axis(title: str, below: str, top: float, count: int) -> str:
+    floor, right = TOP + HEIGHT, WIDTH - 150
+    parts = [
+        f'<text x="10" y="18" {_TEXT} font-weight="bold">{escape(title)}</text>',
+        f'<path d="M{LEFT} {TOP}V{floor}H{right}" fill="none" stroke="black"/>',
+        f'<text x="{(LEFT + right) / 2}" y="{floor + 25}" {_TEXT} text-anchor="middle">{escape(below)}</text>',
+    ]
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = floor - HEIGHT * share
+        parts.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" text-anchor="end" {_TEXT}>{top * share:.2f}</text>')
+    return "\n".join(parts)
+
+
+def _svg(height: int, parts: Sequence[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}">'
+    return "\n".join([head, f'<rect width="{WIDTH}" height="{height}" fill="white"/>', *parts, "</svg>", ""])
