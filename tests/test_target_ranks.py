@@ -12,11 +12,13 @@ from subprocess import PIPE
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from drafter_audit.errors import UsageError
+from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import Greedy, TargetModel
+from drafter_audit.model.target.ranks import failures
 from tests.target_rank import BOUNDARIES, NEW, PROMPT, RESULT, TIMEOUT_S
 from tests.tiny_targets import LAYERS, write_family
 
@@ -148,6 +150,29 @@ def test_every_rank_runs_a_target_and_the_first_writes_its_result(tmp_path: Path
     assert stderr.count("note: judged") == 1
     assert "rank 1" not in stderr.replace("local_rank: 0", "")
     assert "rank      : 0 (local_rank: 0)" in stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),  # a weight file that cannot be mapped
+        SafetensorError("Error while mapping: Cannot allocate memory (os error 12)"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        RuntimeError("std::bad_alloc"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_too_little_memory_is_told_whatever_raises_it(error: Exception) -> None:
+    with pytest.raises(CannotRunError, match="too little memory, here, spread it"), failures("here"):
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("shape"), KeyError("a")])
+def test_what_is_no_lack_of_memory_is_left_as_it_is(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, failures("here"):
+        raise error
+    assert caught.value is error
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class TargetModel:
         if past is not None:
             if self._cache_name is None:
                 raise CannotRunError("the model takes no cache", self.ref, "run it without one")
-            if len(getattr(past, "layers", ())) != len(self.new_cache().layers):
+            if len(getattr(past, "layers", ())) != self._cache_layers:
                 raise InputsError(f"a past that is a {type(past).__name__}", self.ref, "take it from new_cache")
             settings[self._cache_name] = past
         return settings | ({"logits_to_keep": logits_to_keep} if "logits_to_keep" in self._parameters else {})
@@ -144,6 +144,10 @@ class TargetModel:
     @cached_property
     def _parameters(self) -> frozenset[str]:
         return frozenset(inspect.signature(type(self.model).forward).parameters)
+
+    @cached_property
+    def _cache_layers(self) -> int:
+        return len(self.new_cache().layers)
 
     @cached_property
     def _cache_name(self) -> str | None:
