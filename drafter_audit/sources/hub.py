@@ -109,7 +109,7 @@ class HubSource:
             file.seek(start)
             return file.read(max(0, stop - start))
 
-    def folder(self, names: Sequence[str], *, bars: bool = False) -> Path:
+    def fetched(self, names: Sequence[str], *, bars: bool = False) -> Path:
         """The folder of the Hub's cache that holds the files `names`, whole, at this commit, fetched where absent.
 
         Raises NotFoundError, AccessError, NetworkError.

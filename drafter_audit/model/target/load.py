@@ -108,7 +108,7 @@ def _folder(source: Source, ref: str) -> str:
         return source.name
     weights, _ = checkpoint_files(source)
     beside = [name for name in source.files() if name.endswith((".json", ".py")) and "/" not in name]
-    return str(source.folder([*beside, *weights], bars=Ranks.here().first and sys.stderr.isatty()))
+    return str(source.fetched([*beside, *weights], bars=Ranks.here().first and sys.stderr.isatty()))
 
 
 def _raw_config(source: Source) -> dict[str, Any]:
