@@ -18,7 +18,7 @@ from drafter_audit.recording.open import open_recording
 from tests.tiny_targets import edit_config, llama
 
 IDS = [list(range(9, 26)), [40, 3, 77, 12]]
-START_S = 120.0  # torchrun and the imports of two ranks, on a machine with other work
+START_S = 300.0  # torchrun and the imports of two ranks, on a machine with other work
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_the_result_tells_what_was_recorded(here: Path, tmp_path: Path, capsys: 
 def test_every_format(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], style: str) -> None:
     assert main(command(here, tmp_path / "rec", "--format", style)) == EXIT_OK
     out = capsys.readouterr().out
-    assert ("p1,made,4,5,true,false,0 2," in out) if style == "csv" else ("[0 (embedding output), 2]" in out)
+    assert ("p1,made,4,5,true,false,0 2," if style == "csv" else "0 (embedding output), 2") in out
 
 
 def test_the_same_command_goes_on_and_another_is_refused(
