@@ -22,7 +22,7 @@ TARGET, DRAFTER = PAIR / "target", PAIR / "drafter"
 PROMPTS = ROOT / "tests" / "data" / "prompts" / "held_out.jsonl"
 ENGINE = "vllm@0.32.0"
 KEPT = ROOT / "tests" / "data" / "engines" / "vllm-0.32.0-cpu-tiny.json"
-COUNT, STEPS, MAX_NEW_TOKENS = 16, 3, 128
+COUNT, STEPS, MAX_NEW_TOKENS = 16, 3, 64
 
 
 def run(vllm_python: str, folder: Path) -> dict[str, Any]:
