@@ -9,7 +9,7 @@ from transformers import DynamicCache, LlamaForCausalLM
 from reference_models.tiny.training.batches import Row
 
 END = 2
-ANSWERS, LONGEST = 5000, 160
+ANSWERS, LONGEST = 2500, 160
 """Prompts that are answered for the drafter, and the tokens of an answer at most."""
 
 

@@ -23,7 +23,7 @@ LAYER_IDS = (1, LAYERS // 2 - 1, LAYERS - 4)
 
 BOUNDARIES = tuple(layer + 1 for layer in LAYER_IDS)
 DRAFT_VOCAB, INNER = 400, 320
-STEPS, BATCH, UNROLLED, DECAY = 1000, 16, 5, 0.8
+STEPS, BATCH, UNROLLED, DECAY = 400, 16, 5, 0.8
 
 
 def train(target: LlamaForCausalLM, rows: list[Row], kept: Tensor, log: Log, steps: int = STEPS) -> DraftNetwork:
