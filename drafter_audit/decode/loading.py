@@ -36,7 +36,7 @@ class Planned:
 
 
 def replay_dtype(manifest: Manifest) -> str:
-    """In which a drafter is replayed where nothing is said: as engines would beside that target, on a CPU in float32."""
+    """In which a drafter is replayed where nothing is said: the recorded target's, on a CPU float32."""
     return manifest.dtype if torch.cuda.is_available() else "float32"
 
 
