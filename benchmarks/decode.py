@@ -80,8 +80,15 @@ def made(folder: Path) -> Made:
     if tokenizer is None:
         raise SystemExit("error: the tiny target has no tokenizer")
     few = replace(pack, prompts=pack.prompts[:: len(pack.prompts) // PROMPTS][:PROMPTS])
-    sizes = {"vocab_size": target.vocab_size, "max_positions": target.max_positions}
-    prompts = render(few, tokenizer.tokenizer, thinking=None, raw=False, max_new_tokens=NEW, **sizes)
+    prompts = render(
+        few,
+        tokenizer.tokenizer,
+        thinking=None,
+        raw=False,
+        vocab_size=target.vocab_size,
+        max_positions=target.max_positions,
+        max_new_tokens=NEW,
+    )
     record(target, prompts, folder, Settings((2, 6, 9), max_new_tokens=NEW, lookahead=LONGEST))
     return Made(planned("tiny", target).load("float32"), target, prompts, open_recording(folder))
 
