@@ -43,11 +43,12 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure start-up, the reading of a large target, the network and the taps, against bounds
+bench: $(READY) ## Measure start-up, the reading of a large target, the network, the taps and replay, against bounds
 	$(PY) benchmarks/startup.py
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps
+	$(PY) -m benchmarks.decode
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
