@@ -47,6 +47,11 @@ def planned(ref: str, by: Manifest | TargetModel, target: str | None = None) -> 
     return Planned(spec, wiring, _lender(opened, wiring, by, target))
 
 
+def dtype_here(recorded: Manifest) -> str:
+    """The torch type in which a drafter runs on a recording: its target's, float32 where there is no GPU."""
+    return recorded.dtype if torch.cuda.is_available() else "float32"
+
+
 def _lender(spec: DrafterSpec, wiring: Wiring, by: Manifest | TargetModel, target: str | None) -> str | None:
     """A loaded target lends what engines take from it; a recorded one may be gone, and is asked only if need be."""
     if target is not None or isinstance(by, TargetModel):
