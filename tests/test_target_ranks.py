@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from drafter_audit.cli.main import main
 from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import Greedy, TargetModel
@@ -153,6 +154,24 @@ def test_every_rank_runs_a_target_and_the_first_writes_its_result(tmp_path: Path
     assert stderr.count("note: judged") == 1
     assert "rank 1" not in stderr.replace("local_rank: 0", "")
     assert "rank      : 0 (local_rank: 0)" in stderr
+
+
+@pytest.mark.slow
+def test_decode_over_two_ranks_counts_what_one_process_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cut off at 8 tokens it measures nothing, which rank 0 says when it has written."""
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "Write three sentences about this record: name: Zoe; age: 50"}\n')
+    asked = ("decode", "tiny", "--target", "tiny-target", "--prompts", str(prompts), "--max-new-tokens", "8")
+    code, stdout, stderr, _ = torchrun(*asked, "--format", "json", module="drafter_audit")
+    alone_code = main((*asked, "--format", "json"))
+    found, expected = json.loads(stdout), json.loads(capsys.readouterr().out)
+    assert (code, alone_code) == (1, 3)
+    assert stderr.count("note: not measured") == 1
+    assert "exitcode  : 3 " in stderr
+    for name in ("rounds", "accepted", "tokens", "histogram", "per_prompt", "accept_len", "lossless"):
+        assert found[name] == expected[name], name
 
 
 @pytest.mark.parametrize(
