@@ -214,6 +214,21 @@ def test_a_state_of_one_value_is_named(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+def test_a_padding_token_may_have_no_embedding(tmp_path: Path) -> None:
+    """Its row is zeros in many families: a step that says it, or only it, is no fault."""
+    target = changed(tmp_path)
+    target.parts.embedding.weight[0] = 0
+    past = target.new_cache()
+    target.forward_with_taps(TEXT, ALL, past=past)
+    for step in ([0], [0, 0]):
+        _, states = target.forward_with_taps(step, ALL, past=past)
+        assert not states[0].any()
+        assert states[1].any()
+    with pytest.raises(CannotRunError, match=r"boundary 1 holds the one value 0\.0"):
+        target.forward_with_taps([0], ALL)
+
+
+@torch.no_grad()
 def test_states_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
     target = changed(tmp_path)
     for layer in target.parts.layers:

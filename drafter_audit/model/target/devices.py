@@ -64,8 +64,8 @@ def check_names(device_map: Mapping[str, object], model: nn.Module) -> None:
 
 def _parts(model: nn.Module) -> list[str]:
     """Its modules and theirs, by name."""
-    deep = {name: [inner for inner, _ in child.named_children()] for name, child in model.named_children()}
-    return [".".join((name, *part)) for name, inner in deep.items() for part in ([(each,) for each in inner] or [()])]
+    inside = {name: [inner for inner, _ in child.named_children()] for name, child in model.named_children()}
+    return [f"{name}.{inner}" if inner else name for name, parts in inside.items() for inner in parts or [""]]
 
 
 def _holds(module: str, name: str) -> bool:
