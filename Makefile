@@ -39,11 +39,12 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure start-up, the reading of a large target, the network and the taps, against bounds
-	$(PY) benchmarks/startup.py
+bench: $(READY) ## Measure start-up, reading a large target, network, taps and decoding, against bounds
+	$(PY) -m benchmarks.startup
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps
+	$(PY) -m benchmarks.decoding
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

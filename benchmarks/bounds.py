@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-
-from benchmarks.startup import machine
 
 
 @dataclass(frozen=True)
@@ -78,3 +78,8 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     begun = time.process_time()
     call()
     return time.process_time() - begun
+
+
+def machine() -> str:
+    """The machine in general words."""
+    return f"{os.cpu_count()} cores, {platform.python_implementation()} {platform.python_version()}"
