@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench clean
+.PHONY: help setup demo test test-slow test-vllm lint bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
@@ -34,6 +34,10 @@ test: $(READY) ## Run the everyday tests
 test-slow: $(READY) ## Run the tests that are too slow for every day
 	$(PY) -m pytest -m "slow and not gpu" || [ $$? -eq 5 ]
 
+test-vllm: $(READY) ## Serve the reference pair under vLLM: make test-vllm VLLM_PYTHON=/path/to/python
+	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
+	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py
+
 lint: $(READY) ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -44,7 +48,7 @@ bench: $(READY) ## Measure start-up, reading a large target, network, taps and d
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps
-	$(PY) -m benchmarks.decoding
+	$(PY) -m benchmarks.decode
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -58,11 +58,9 @@ def replayed(
 
     `target` names whom to borrow from. Without a `dtype` they run in float32 on a CPU, in the recorded target's else.
     """
-    import torch
-
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.decode.fit import check_fits
-    from drafter_audit.decode.loading import planned
+    from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.replay import replay
     from drafter_audit.recording.open import open_recording
 
@@ -74,7 +72,7 @@ def replayed(
     for row in plans:
         drafter = None
         for plan, recording in zip(row, opened, strict=True):
-            kind = dtype or (recording.manifest.dtype if torch.cuda.is_available() else "float32")
+            kind = dtype or replay_dtype(recording.manifest)
             if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
                 drafter = plan.load(kind)
             with watch_prompts(plan.spec.name, len(recording.manifest.answers)) as watch:

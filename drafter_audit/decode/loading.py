@@ -35,6 +35,11 @@ class Planned:
         return load_drafter(ref, wiring=self.wiring, target=self.lender, dtype=dtype, device=device)
 
 
+def replay_dtype(manifest: Manifest) -> str:
+    """In which a drafter is replayed where nothing is said: the recorded target's, on a CPU float32."""
+    return manifest.dtype if torch.cuda.is_available() else "float32"
+
+
 def planned(ref: str, by: Manifest | TargetModel, target: str | None = None) -> Planned:
     """The drafter `ref` for the target `by`; `target` is what the user calls it. Raises CannotRunError for what is no
     drafter that runs, and what opening a reference raises."""

@@ -2,7 +2,7 @@
 
 One setting is changed at a time, on pairs with random weights (pairs.py): drafts are hardly ever right, so that each
 round of the live loop emits one token. Times are processor time of one thread, the least of the runs. Nothing is
-bounded here: `python -m benchmarks.decoding_size`, `--json`.
+bounded here: `python -m benchmarks.decode_size`, `--json`.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from benchmarks.bounds import Row, as_table, parser, tell
-from benchmarks.decoding import RATIOS, Sizes, check_same, main, measure
-from benchmarks.decoding_size import Size
-from benchmarks.decoding_size import measure as grown
+from benchmarks.decode import RATIOS, Sizes, check_same, main, measure
+from benchmarks.decode_size import Size
+from benchmarks.decode_size import measure as grown
 from benchmarks.loops import forwards_alone, without_caches
 from benchmarks.pairs import Pair, bundled_pair
 from drafter_audit.decode.live import decode_live

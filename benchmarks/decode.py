@@ -122,14 +122,15 @@ class Loops:
         self._record(folder, asked.max_new_tokens)
 
     def turn(self, folder: Path) -> Turn:
-        """Seconds of each loop, run one after another; `folder` takes a recording."""
+        """Seconds of each loop, run one after another; `folder` takes a recording. Those at 10 steps end with their
+        results, intervals included."""
         pair, asked, spent = self._pair, self._asked, dict[str, float]()
         live = timed(spent, "live", lambda: decode_live(pair.drafter, pair.target, pair.prompts, asked))
         spent["forwards alone"] = forwards_alone(pair, live.rounds, STEPS)
         rounds = timed(spent, "without caches", lambda: without_caches(pair, asked))
         replayed = timed(spent, "replay", lambda: self._replay(STEPS))
-        timed(spent, "replay at 10", lambda: replay_result(self._replay(MOST)))
-        timed(spent, "sweep", lambda: sweep_result(self._replay(MOST), range(1, MOST + 1)))
+        timed(spent, "replay at 10", lambda: replay_result(self._replay(MOST)).to_dict())
+        timed(spent, "sweep", lambda: sweep_result(self._replay(MOST), range(1, MOST + 1)).to_dict())
         timed(spent, "record", lambda: self._record(folder, self._recorded))
         self._record_plainly(folder, spent)
         check_same(live, rounds, replayed)
