@@ -173,13 +173,15 @@ def up_to(pair: Pair, whole: int) -> float:
 
 
 def round_at(pair: Pair, new: int) -> float:
-    """The same of one round beside a long prompt, whose prefill is left out."""
-    asked, none = (Settings(STEPS, count, plain=False) for count in (new, 1))
-    live, prefill = (
-        cpu_seconds(lambda s=settings: decode_live(pair.drafter, pair.target, pair.prompts, s))  # type: ignore[misc]
-        for settings in (asked, none)
-    )
-    return cpu_seconds(lambda: without_caches(pair, asked)) / (live - prefill)
+    """The same of `new` tokens beside a long prompt, whose prefill is left out. Both loops then do one round more than
+    they count: the live one before the first, the other to find the first token."""
+
+    def live(count: int) -> float:
+        asked = Settings(STEPS, count, plain=False)
+        return cpu_seconds(lambda: decode_live(pair.drafter, pair.target, pair.prompts, asked))
+
+    alone = cpu_seconds(lambda: without_caches(pair, Settings(STEPS, new, plain=False)))
+    return alone / (live(new) - live(1))
 
 
 if __name__ == "__main__":
