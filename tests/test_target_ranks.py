@@ -19,7 +19,7 @@ from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import Greedy, TargetModel
 from drafter_audit.model.target.ranks import failures
-from tests.target_rank import BOUNDARIES, NEW, PROMPT, RESULT, TIMEOUT_S
+from tests.target_rank import BOUNDARIES, LONG, NEW, PROMPT, RESULT, TIMEOUT_S
 from tests.tiny_targets import LAYERS, write_family
 
 START_S = 180.0
@@ -99,7 +99,9 @@ def test_a_rank_that_never_joins_ends_the_other_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_rank_short_of_memory_says_so(tmp_path: Path) -> None:
-    code, stderr, _ = faulty("short_of_memory", write_family("llama", tmp_path))
+    code, stderr, _ = faulty(
+        "short_of_memory", write_family("llama", tmp_path, max_position_embeddings=len(LONG) + NEW)
+    )
     assert code == 1
     assert stderr.count("error: rank 1 of 2: too little memory") == 1, stderr
 
