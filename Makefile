@@ -43,8 +43,8 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure start-up, the reading of a large target, the network, the taps and replay, against bounds
-	$(PY) benchmarks/startup.py
+bench: $(READY) ## Measure start-up, reading a large target, network, taps and decoding, against bounds
+	$(PY) -m benchmarks.startup
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps

@@ -11,17 +11,16 @@ process; the requests; the bytes read beyond the headers, 128 KiB a shard. Run i
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.startup import machine
+from benchmarks.bounds import Row, parser, tell
 from drafter_audit.checkpoint.header import LENGTH_BYTES
 from tests.hub import Hub
 from tests.hub.moe import SHARDS, TENSORS, write_target
@@ -79,32 +78,12 @@ class Run:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One figure of ours, the same of the Hub client's where there is one, and the bound of ours, if it has one."""
-
-    name: str
-    ours: float
-    theirs: float | None = None
-    bound: float | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.bound is None or self.ours <= self.bound
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and return the exit code: 1 when a bound is exceeded."""
-    parser = argparse.ArgumentParser(description="Measure how fast a large target's headers are read, against bounds.")
-    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help=f"turns, at least {MIN_RUNS}")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
-    if options.runs < MIN_RUNS:
-        parser.error(f"--runs must be at least {MIN_RUNS}, for the medians to mean something")
-
-    rows = measure(options.runs)
-    print(as_json(rows, options.runs) if options.json else as_table(rows, options.runs))
-    return 0 if all(row.ok for row in rows) else 1
+    about = "Measure how fast a large target's headers are read, against bounds."
+    options = parser(about, DEFAULT_RUNS, MIN_RUNS).parse_args(arguments)
+    told = f"{SHARDS} shards, {TENSORS} tensors, {LATENCY_S * 1000:.0f} ms a request"
+    return tell(measure(options.runs), options, ("ours", "huggingface_hub"), told)
 
 
 def measure(runs: int) -> list[Row]:
@@ -172,32 +151,6 @@ def judge(turns: list[tuple[Run, Run]], pinned: Run, needed: int) -> list[Row]:
 def beyond(run: Run, needed: int) -> float:
     """kB a shard."""
     return (run.bytes - needed) / SHARDS / 1e3
-
-
-def as_table(rows: list[Row], runs: int) -> str:
-    """The rows for people."""
-    head = ("figure", "ours", "huggingface_hub", "bound", "ok")
-    body = [
-        (row.name, number(row.ours), number(row.theirs), number(row.bound), "yes" if row.ok else "NO") for row in rows
-    ]
-    widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]
-    about = (
-        f"{SHARDS} shards, {TENSORS} tensors, {LATENCY_S * 1000:.0f} ms a request, medians of {runs} runs, {machine()}"
-    )
-    return "\n".join([*(line.rstrip() for line in lines), about])
-
-
-def number(value: float | None) -> str:
-    """Two digits behind the point, none for whole numbers, nothing for None."""
-    return "" if value is None else f"{value:.2f}".removesuffix(".00")
-
-
-def as_json(rows: list[Row], runs: int) -> str:
-    """The rows for programs."""
-    return json.dumps(
-        {"runs": runs, "machine": machine(), "rows": [{**asdict(row), "ok": row.ok} for row in rows]}, indent=2
-    )
 
 
 if __name__ == "__main__":

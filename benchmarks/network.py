@@ -14,7 +14,6 @@ is 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -27,8 +26,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.bounds import machine, parser
 from benchmarks.network_worker import INPUTS, THREADS
-from benchmarks.startup import Timing, machine, medians
+from benchmarks.startup import Timing, medians
 
 BOUND = 1.25
 CLOSE = 1e-4  # of the peer's largest logit, or of one
@@ -137,23 +137,19 @@ class Worker:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and return the exit code: 1 when the bound is exceeded or logits differ."""
-    parser = argparse.ArgumentParser(description="Measure how fast the network computes, against its peers' modules.")
-    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help=f"turns of each case, at least {MIN_RUNS}")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     known = ", ".join(BACKENDS)
-    parser.add_argument(
+    made = parser("Measure how fast the network computes, against its peers' modules.", DEFAULT_RUNS, MIN_RUNS)
+    made.add_argument(
         "--peer",
         action="append",
         metavar="NAME=PYTHON",
         help=f"a peer ({known}) and the Python of an environment that has it; may be repeated",
     )
-    options = parser.parse_args(arguments)
-    if options.runs < MIN_RUNS:
-        parser.error(f"--runs must be at least {MIN_RUNS}, for the medians to mean something")
+    options = made.parse_args(arguments)
     peers = dict(word.partition("=")[::2] for word in options.peer or os.environ.get(VARIABLE, "").split())
     for name, python in peers.items():
         if name not in BACKENDS or not python:
-            parser.error(f"{name}={python} is no NAME=PYTHON with a name of {known}")
+            made.error(f"{name}={python} is no NAME=PYTHON with a name of {known}")
 
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(write_checkpoint(Path(folder)))

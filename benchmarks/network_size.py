@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.bounds import machine
 from benchmarks.network import write_checkpoint, write_inputs
 from benchmarks.network_worker import INPUTS
-from benchmarks.startup import machine
 from drafter_audit import load_drafter
 
 RUNS, DRAFTS, THREADS = 3, 10, 1

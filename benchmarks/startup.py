@@ -14,10 +14,8 @@ Run it with the environment's own Python: `make bench`. POSIX only, for `os.wait
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import statistics
 import struct
 import subprocess
@@ -26,6 +24,8 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from benchmarks.bounds import machine, parser
 
 MIN_RUNS = 15
 DEFAULT_RUNS = 31
@@ -66,13 +66,8 @@ class Timing:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and return the exit code: 1 when a bound is exceeded."""
-    parser = argparse.ArgumentParser(description="Measure how fast the command line starts, against its bounds.")
-    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help=f"runs of each process, at least {MIN_RUNS}")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(arguments)
-    if options.runs < MIN_RUNS:
-        parser.error(f"--runs must be at least {MIN_RUNS}, for the medians to mean something")
-
+    about = "Measure how fast the command line starts, against its bounds."
+    options = parser(about, DEFAULT_RUNS, MIN_RUNS).parse_args(arguments)
     rows = measure(options.runs)
     print(as_json(rows, options.runs) if options.json else as_table(rows, options.runs))
     return 0 if all(row.ok for row in rows) else 1
@@ -177,11 +172,6 @@ def as_json(rows: list[Row], runs: int) -> str:
     return json.dumps(
         {"runs": runs, "time": "cpu", "machine": machine(), "rows": [asdict(row) for row in rows]}, indent=2
     )
-
-
-def machine() -> str:
-    """The machine in general words."""
-    return f"{os.cpu_count()} cores, {platform.python_implementation()} {platform.python_version()}"
 
 
 def write_tiny_drafter(folder: Path) -> Path:

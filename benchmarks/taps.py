@@ -11,19 +11,16 @@ Beyond a bound the exit code is 1. Run it from the checkout: `make bench`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.headers import Row, number
-from benchmarks.startup import machine
+from benchmarks.bounds import Row, parser, tell
 
 if TYPE_CHECKING:
     from drafter_audit.model.target.model import TargetModel
@@ -40,19 +37,14 @@ MEMORY_BOUND_STATES = 2.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and return the exit code: 1 when a bound is exceeded."""
-    parser = argparse.ArgumentParser(description="Measure what taps cost, against bounds.")
-    parser.add_argument("--runs", type=int, default=DEFAULT_RUNS, help=f"turns, at least {MIN_RUNS}")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--peak", nargs=2, metavar=("FOLDER", "WHERE"), help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    made = parser("Measure what taps cost, against bounds.", DEFAULT_RUNS, MIN_RUNS)
+    made.add_argument("--peak", nargs=2, metavar=("FOLDER", "WHERE"), help=argparse.SUPPRESS)
+    options = made.parse_args(arguments)
     if options.peak:
         print(peak_mb(*options.peak))
         return 0
-    if options.runs < MIN_RUNS:
-        parser.error(f"--runs must be at least {MIN_RUNS}, for the medians to mean something")
-    rows = measure(options.runs)
-    print(as_json(rows, options.runs) if options.json else as_table(rows, options.runs))
-    return 0 if all(row.ok for row in rows) else 1
+    about = f"{LAYERS} layers of width {HIDDEN}, {TOKENS} tokens ({LONG} for memory)"
+    return tell(measure(options.runs), options, ("tapped", "untapped"), about)
 
 
 def measure(runs: int) -> list[Row]:
@@ -156,24 +148,6 @@ def peak_mb(ref: str, where: str) -> float:
 def resident_mb(name: str) -> float:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024 / 1e6
-
-
-def as_table(rows: list[Row], runs: int) -> str:
-    """The rows for people."""
-    head = ("figure", "tapped", "untapped", "bound", "ok")
-    body = [
-        (row.name, number(row.ours), number(row.theirs), number(row.bound), "yes" if row.ok else "NO") for row in rows
-    ]
-    widths = [max(len(line[column]) for line in (head, *body)) for column in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in (head, *body)]
-    about = f"{LAYERS} layers of width {HIDDEN}, {TOKENS} tokens ({LONG} for memory), {runs} turns, {machine()}"
-    return "\n".join([*(line.rstrip() for line in lines), about])
-
-
-def as_json(rows: list[Row], runs: int) -> str:
-    """The rows for programs."""
-    told = [{**asdict(row), "ok": row.ok} for row in rows]
-    return json.dumps({"runs": runs, "machine": machine(), "rows": told}, indent=2)
 
 
 if __name__ == "__main__":
