@@ -209,7 +209,7 @@ def test_a_state_that_is_not_finite_is_named(value: float, tmp_path: Path) -> No
 def test_a_state_of_one_value_is_named(tmp_path: Path) -> None:
     target = changed(tmp_path)
     target.parts.embedding.weight.zero_()
-    with pytest.raises(CannotRunError, match=r"the state at boundary 0 holds the one value 0\.0"):
+    with pytest.raises(CannotRunError, match=r"the state at boundary 1 holds the one value 0\.0"):
         target.forward_with_taps(TEXT, ALL)
 
 

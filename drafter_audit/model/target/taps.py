@@ -38,7 +38,8 @@ class Taps:
                 hook.remove()
 
     def check(self, where: str) -> None:
-        """Raises CannotRunError where a boundary is missing, or a state is not finite, constant or the same as all."""
+        """Raises CannotRunError where a boundary is missing, or a state is not finite, constant behind a layer, or the
+        same as all."""
         missing = [str(b) for b in self._boundaries if b not in self._extremes]
         if missing:
             what = f"no state came at boundary {', '.join(missing)} of {len(self._boundaries)} asked for"
@@ -54,7 +55,7 @@ class Taps:
         if not (abs(low) < float("inf") and abs(high) < float("inf")):  # false for NaN too
             mend = "load it in another dtype (bfloat16, float32), or check its weights"
             raise CannotRunError(f"the state at boundary {boundary} is not finite", where, mend)
-        if low == high:
+        if low == high and boundary:  # tokens of padding alone may have an embedding of zeros
             what = f"the state at boundary {boundary} holds the one value {low}"
             raise CannotRunError(what, where, "check that the weights were loaded")
 
