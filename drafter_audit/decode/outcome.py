@@ -30,7 +30,7 @@ def replayed_with(run: ReplayRun) -> Provenance:
         seed=told.seed,
         raw=told.raw,
         thinking=told.thinking,
-        tie_epsilon=None if run.sampled else tie_below(told.dtype),
+        tie_epsilon=None if run.sampled or run.lacks else tie_below(told.dtype),
         as_tokens=told.tokenizer_sha256 is None,
     )
 
@@ -93,7 +93,9 @@ def live_result(
 def replay_notes(run: ReplayRun) -> Iterator[str]:
     """How the figures of a replay are to be read."""
     told, named = run.manifest, run.spec.target.ref
-    if run.sampled:
+    if run.lacks:
+        yield from run.lacks
+    elif run.sampled:
         yield (
             f"the recording was sampled at temperature {told.temperature:g}: with the drafter's likeliest tokens as "
             "drafts, the counts are exact in distribution, those of one draw of the target's answers"

@@ -83,7 +83,7 @@ class ReplayedPrompt:
 class ReplayRun:
     """A drafter over a recording: everything at any number of steps up to `steps`.
 
-    `dtype` is the one that it ran in; `notes` tell how it was loaded, and what the recording lacks.
+    `dtype` is the one that it ran in; `notes` tell how it was loaded, `lacks` what the recording does not hold.
     """
 
     spec: DrafterSpec
@@ -92,6 +92,7 @@ class ReplayRun:
     prompts: tuple[ReplayedPrompt, ...]
     dtype: str = "float32"
     notes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
     @property
     def sampled(self) -> bool:
@@ -139,7 +140,15 @@ def replay(
     for prompt in recording.prompts(sorted(set(drafter.wiring.boundaries or ()))):
         done.append(replay_prompt(drafter, prompt, steps, known))
         watch(len(done))
-    return ReplayRun(drafter.spec, recording.manifest, steps, tuple(done), drafter.loaded.dtype, drafter.loaded.notes)
+    return ReplayRun(
+        drafter.spec,
+        recording.manifest,
+        steps,
+        tuple(done),
+        drafter.loaded.dtype,
+        drafter.loaded.notes,
+        recording.lacks,
+    )
 
 
 def replay_prompt(drafter: Drafter, prompt: RecordedPrompt, steps: int, known: Tensor) -> ReplayedPrompt:
