@@ -111,6 +111,17 @@ class ShardIndexError(CheckpointError):
     pass
 
 
+def lacks_memory(error: BaseException) -> bool:
+    """Whether it says that memory ran out: of Python, a library that is loaded, a thread that is started, or torch."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in _MEMORY)
+
+
+_MEMORY = (
+    *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory", "bad_alloc"),
+    *("failed to map segment", "can't start new thread"),
+)
+
+
 def _shorten(part: str) -> str:
     """A reference or key of thousands of characters is cut in its middle: a line is to be read."""
     return part if len(part) <= _LONGEST else f"{part[: _LONGEST // 2]}...{part[-_LONGEST // 2 :]}"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
+import click
 import pytest
 
-from drafter_audit.measure.acceptance import PromptCounts
+from drafter_audit.cli.measured import end_unmeasured
+from drafter_audit.errors import EXIT_NOT_MEASURED
+from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.loops import loops, why_not_measured
 
 TABLE = "| name | born | city |\n|------|------|------|\n" + "".join(
@@ -34,6 +38,20 @@ def test_a_loop_of_any_period_is_found_whatever_comes_before(period: int) -> Non
     assert loops([*range(90), *piece * copies, *piece[: period // 2]])
     assert not loops([*range(90), *piece * copies, 7])  # it was left again
     assert not loops(piece * 3 + piece[:-1])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_several_ranks_the_first_alone_says_that_nothing_was_measured(
+    rank: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Torchrun ends every rank when one ends with a code, and the first may not have written yet."""
+    for name, value in {"TORCHELASTIC_RUN_ID": "x", "RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank}.items():
+        monkeypatch.setenv(name, str(value))
+    cut_off = Acceptance.pooled([PromptCounts.of("a", None, [1], steps=1, capped=True)], steps=1)
+    with nullcontext() if rank else pytest.raises(click.exceptions.Exit) as ended:
+        end_unmeasured(click.Context(click.Command("decode")), [cut_off])
+    assert ("not measured: 1 of 1 answers" in capsys.readouterr().err) == (rank == 0)
+    assert rank or ended.value.exit_code == EXIT_NOT_MEASURED
 
 
 def test_greedy_text_of_a_real_target() -> None:

@@ -209,8 +209,23 @@ def test_a_state_that_is_not_finite_is_named(value: float, tmp_path: Path) -> No
 def test_a_state_of_one_value_is_named(tmp_path: Path) -> None:
     target = changed(tmp_path)
     target.parts.embedding.weight.zero_()
-    with pytest.raises(CannotRunError, match=r"the state at boundary 1 holds the one value 0\.0"):
+    with pytest.raises(CannotRunError, match=r"the state at boundary 0 holds the one value 0\.0"):
         target.forward_with_taps(TEXT, ALL)
+
+
+@torch.no_grad()
+def test_a_padding_token_may_have_no_embedding(tmp_path: Path) -> None:
+    """Its row is zeros in many families: a step that says it, or only it, is no fault."""
+    target = changed(tmp_path)
+    target.parts.embedding.weight[0] = 0
+    past = target.new_cache()
+    target.forward_with_taps(TEXT, ALL, past=past)
+    for step in ([0], [0, 0]):
+        _, states = target.forward_with_taps(step, ALL, past=past)
+        assert not states[0].any()
+        assert states[1].any()
+    with pytest.raises(CannotRunError, match=r"boundary 1 holds the one value 0\.0"):
+        target.forward_with_taps([0], ALL)
 
 
 @torch.no_grad()

@@ -362,12 +362,6 @@ def test_a_device_map_names_what_is_here(device_map: Any, words: str, tmp_path: 
         load_target(write_family("llama", tmp_path), device_map=device_map)
 
 
-def test_a_device_map_that_places_a_module_twice_is_told(tmp_path: Path) -> None:
-    folder = str(tmp_path / "offload")
-    with pytest.raises(CannotRunError, match="mend --device-map"):
-        load_target(write_family("llama", tmp_path), device_map={"": "cpu", "lm_head": "disk"}, offload_folder=folder)
-
-
 def test_from_the_hub_at_the_commit_that_the_branch_points_to(hub: Hub, tmp_path: Path) -> None:
     ref = write_family("llama", tmp_path / "files")
     files = {path.name: path for path in Path(ref).iterdir()}

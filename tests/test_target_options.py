@@ -60,7 +60,7 @@ def test_a_target_that_is_not_named_is_the_declared_one(tmp_path: Path) -> None:
         given("--target", "").load()
 
 
-@pytest.mark.parametrize("written", [None, "", "[]", '"auto"', '{"model": null}', '{"model": [0]}', "\ud800"])
+@pytest.mark.parametrize("written", [None, "", "[]", "{}", '"auto"', '{"model": null}', '{"model": [0]}', "\ud800"])
 def test_a_file_that_is_no_device_map(written: str | None, tmp_path: Path) -> None:
     path = tmp_path / "map.json"
     if written is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -15,11 +16,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from drafter_audit.cli.main import main
 from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import Greedy, TargetModel
 from drafter_audit.model.target.ranks import failures
-from tests.target_rank import BOUNDARIES, NEW, PROMPT, RESULT, TIMEOUT_S
+from tests.target_rank import BOUNDARIES, LONG, NEW, PROMPT, RESULT, TIMEOUT_S
 from tests.tiny_targets import LAYERS, write_family
 
 START_S = 180.0
@@ -99,7 +101,9 @@ def test_a_rank_that_never_joins_ends_the_other_in_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_rank_short_of_memory_says_so(tmp_path: Path) -> None:
-    code, stderr, _ = faulty("short_of_memory", write_family("llama", tmp_path))
+    code, stderr, _ = faulty(
+        "short_of_memory", write_family("llama", tmp_path, max_position_embeddings=len(LONG) + NEW)
+    )
     assert code == 1
     assert stderr.count("error: rank 1 of 2: too little memory") == 1, stderr
 
@@ -152,6 +156,24 @@ def test_every_rank_runs_a_target_and_the_first_writes_its_result(tmp_path: Path
     assert "rank      : 0 (local_rank: 0)" in stderr
 
 
+@pytest.mark.slow
+def test_decode_over_two_ranks_counts_what_one_process_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cut off at 8 tokens it measures nothing, which rank 0 says when it has written."""
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "Write three sentences about this record: name: Zoe; age: 50"}\n')
+    asked = ("decode", "tiny", "--target", "tiny-target", "--prompts", str(prompts), "--max-new-tokens", "8")
+    code, stdout, stderr, _ = torchrun(*asked, "--format", "json", module="drafter_audit")
+    alone_code = main((*asked, "--format", "json"))
+    found, expected = json.loads(stdout), json.loads(capsys.readouterr().out)
+    assert (code, alone_code) == (1, 3)
+    assert stderr.count("note: not measured") == 1
+    assert "exitcode  : 3 " in stderr
+    for name in ("rounds", "accepted", "tokens", "histogram", "per_prompt", "accept_len", "lossless"):
+        assert found[name] == expected[name], name
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -160,12 +182,28 @@ def test_every_rank_runs_a_target_and_the_first_writes_its_result(tmp_path: Path
         SafetensorError("Error while mapping: Cannot allocate memory (os error 12)"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
         RuntimeError("std::bad_alloc"),
+        RuntimeError("can't start new thread"),
         torch.OutOfMemoryError("CUDA out of memory"),
     ],
 )
 def test_too_little_memory_is_told_whatever_raises_it(error: Exception) -> None:
     with pytest.raises(CannotRunError, match="too little memory, here, spread it"), failures("here"):
         raise error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is on the address space")
+def test_a_machine_that_cannot_hold_torch_says_so() -> None:
+    """The limit is reached while libraries are loaded, long before there is a target."""
+    limit = 256 * 2**20
+
+    done = subprocess.run(
+        [sys.executable, "-m", "drafter_audit", "decode", "tiny", "--target", "tiny-target"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True, text=True, check=False, timeout=START_S,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "error: too little memory, this machine, or its limit (ulimit -v), give it more\n"
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("shape"), KeyError("a")])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -17,7 +18,16 @@ from drafter_audit.cli.params import params
 from drafter_audit.cli.record import record
 from drafter_audit.cli.sweep import sweep
 from drafter_audit.cli.target_options import runs_target
-from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_OK, EXIT_USAGE, AuditError, escape
+from drafter_audit.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_NOT_MEASURED,
+    EXIT_OK,
+    EXIT_USAGE,
+    AuditError,
+    CannotRunError,
+    escape,
+    lacks_memory,
+)
 from drafter_audit.ranks import Rank
 
 
@@ -44,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Failures print one line to stderr and nothing to stdout."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(given)
+        with _memory_told():
+            return _run(given)
     except AuditError as error:
         return _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -72,6 +83,17 @@ def _run(arguments: list[str]) -> int:
     return EXIT_OK
 
 
+@contextmanager
+def _memory_told() -> Iterator[None]:
+    """Memory that runs out anywhere, while torch is imported too, leaves as an AuditError."""
+    try:
+        yield
+    except (MemoryError, ImportError, OSError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        raise CannotRunError("too little memory", "this machine, or its limit (ulimit -v)", "give it more") from error
+
+
 _PROGRAM = "drafter-audit"
 _EXTRA = ("accelerate", "torch", "transformers")
 _COMPLETION = "_DRAFTER_AUDIT_COMPLETE"
@@ -93,6 +115,9 @@ def run() -> None:
     """The console script, as one process or as each of torchrun's."""
     if Rank.here().size == 1:
         sys.exit(main())
-    from drafter_audit.model.target.ranks import run_ranks
-
+    try:
+        with _memory_told():
+            from drafter_audit.model.target.ranks import run_ranks
+    except AuditError as error:
+        sys.exit(_fail(str(error), error.exit_code))
     run_ranks(main)

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.ranks import Rank
+
 if TYPE_CHECKING:
     from drafter_audit.measure.acceptance import Acceptance
 
 
 def end_unmeasured(context: click.Context, shown: Iterable[Acceptance]) -> None:
-    """Exits with 3, and says why, where most answers of a result that was shown hit the cap or loop."""
+    """Exits with 3, and says why, where most answers of a result that was shown hit the cap or loop.
+
+    Under torchrun rank 0 alone does: another rank's code would end it before it has written.
+    """
     from drafter_audit.errors import EXIT_NOT_MEASURED
     from drafter_audit.measure.loops import why_not_measured
     from drafter_audit.report.sink import tell
@@ -20,5 +25,5 @@ def end_unmeasured(context: click.Context, shown: Iterable[Acceptance]) -> None:
     reasons = {reason for each in shown if (reason := why_not_measured(each.per_prompt)) is not None}
     for reason in sorted(reasons):
         tell(f"not measured: {reason}")
-    if reasons:
+    if reasons and Rank.here().first:
         context.exit(EXIT_NOT_MEASURED)

@@ -85,7 +85,7 @@ def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapp
         held = json.loads(Path(given).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"no device map: {error}", f"--device-map {given}", mend) from error
-    if not isinstance(held, dict) or not all(isinstance(device, str | int) for device in held.values()):
+    if not isinstance(held, dict) or not held or not all(isinstance(device, str | int) for device in held.values()):
         raise UsageError("no device map", f"--device-map {given}", mend)
     return held
 

@@ -42,8 +42,8 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise CannotRunError(
             what, f"{spec.name} on a recording of {manifest.target}", "record the drafter's own target"
         )
-    for recorded in {manifest.boundaries, *(answer.boundaries for answer in manifest.answers)}:
-        _check_recorded(wiring, recorded, spec.name, manifest)
+    for kept in {manifest.boundaries, *(answer.boundaries for answer in manifest.answers)} - {()}:
+        _check_recorded(wiring, kept, spec.name, manifest)
 
 
 def slots_of(drafter: Drafter, prompt: RecordedPrompt) -> list[int]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from drafter_audit.errors import InputsError
+from drafter_audit.errors import InputsError, lacks_memory
 
 Ids: TypeAlias = Tensor | Sequence[int]
 
@@ -20,6 +20,8 @@ def text_ids(given: Ids, vocab_size: int, where: str) -> Tensor:
     try:
         ids = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
+        if lacks_memory(error):
+            raise
         raise InputsError(f"tokens in a {type(given).__name__} that are no numbers", where, mend) from error
     if ids.dim() != 1 or not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
         raise InputsError(f"tokens of shape {list(ids.shape)}", where, mend)

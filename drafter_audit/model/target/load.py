@@ -15,7 +15,7 @@ from drafter_audit.checkpoint.load import checkpoint_files
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.target import UNQUANTISED, quantization_label
 from drafter_audit.errors import CannotRunError, ConfigError, UsageError
-from drafter_audit.model.target.devices import check_map
+from drafter_audit.model.target.devices import check_map, check_names
 from drafter_audit.model.target.explain import explained
 from drafter_audit.model.target.left_out import check_packing, left_out, renamed
 from drafter_audit.model.target.model import TargetModel
@@ -73,6 +73,8 @@ def load_target(
     with explained(ref, packed), failures(ref):
         config = _config(raw, folder, trust_remote_code)
         place = _split(config, ranks) if split else _placed(device_map, offload_folder)
+        if isinstance(device_map, Mapping):
+            check_names(device_map, _empty(config, trust_remote_code))
         model, info = _class_for(config).from_pretrained(folder, config=config, **settings, **place)
     notes = renamed(raw, model) + left_out(info, ref) + (() if ends else (_ENDLESS,))
     with explained(ref, packed, "it does not run"):
@@ -138,6 +140,12 @@ def _class_for(config: Untyped) -> Untyped:
     built = [(each, each._model_mapping.get(type(config), None)) for each in classes]
     exact = [each for each, model in built if model is not None and model.__name__ == named]
     return next(iter(exact + [each for each, model in built if model is not None]), AutoModelForCausalLM)
+
+
+def _empty(config: Untyped, trust_remote_code: bool) -> Untyped:
+    """The model without its numbers."""
+    with torch.device("meta"):
+        return _class_for(config).from_config(config, trust_remote_code=trust_remote_code)
 
 
 def _split(config: Untyped, ranks: Ranks) -> dict[str, Any]:

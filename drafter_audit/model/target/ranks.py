@@ -14,13 +14,12 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from torch import Tensor
 
-from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError
+from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError, lacks_memory
 from drafter_audit.ranks import Rank
 
 TIMEOUT_S = 1800.0
 """How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
 
-_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory", "bad_alloc")
 _GONE = ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket closed", "unhandled system error")
 _LATE = ("Timed out", "timed out", "timeout")
 
@@ -95,7 +94,7 @@ def failures(where: str) -> Iterator[None]:
 def _told(error: Exception, where: str) -> AuditError | None:
     """The failure in our words, None for one that is none of these."""
     text = str(error)
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in _MEMORY):
+    if isinstance(error, torch.OutOfMemoryError) or lacks_memory(error):
         mend = "spread it over more devices (--device-map auto, torchrun), offload it, or quantise it"
         return CannotRunError("too little memory", where, mend)
     if isinstance(error, OSError | SafetensorError):  # of a file

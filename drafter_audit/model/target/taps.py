@@ -37,25 +37,28 @@ class Taps:
             for hook in hooks:
                 hook.remove()
 
-    def check(self, where: str) -> None:
-        """Raises CannotRunError where a boundary is missing, or a state is not finite, constant behind a layer, or the
-        same as all."""
+    def check(self, where: str, *, one_token: bool) -> None:
+        """Raises CannotRunError where a boundary is missing, or a state is not finite, constant or the same as all.
+
+        `one_token` says that the text is one token, however often: its row of the embedding may be zeros, as that of a
+        padding token is.
+        """
         missing = [str(b) for b in self._boundaries if b not in self._extremes]
         if missing:
             what = f"no state came at boundary {', '.join(missing)} of {len(self._boundaries)} asked for"
             raise CannotRunError(what, where, "the model leaves that layer out of its forward: ask for others")
         found = {b: (float(low), float(high)) for b, (low, high) in self._extremes.items()}
         for boundary, (low, high) in found.items():
-            self._check_values(boundary, low, high, where)
+            self._check_values(boundary, low, high, where, may_be_one=one_token and boundary == 0)
         if len(found) > 1 and len(set(found.values())) == 1:
             what = f"the states at all {len(found)} boundaries are the same"
             raise CannotRunError(what, where, "the layers change nothing: check that the weights were loaded")
 
-    def _check_values(self, boundary: int, low: float, high: float, where: str) -> None:
+    def _check_values(self, boundary: int, low: float, high: float, where: str, *, may_be_one: bool) -> None:
         if not (abs(low) < float("inf") and abs(high) < float("inf")):  # false for NaN too
             mend = "load it in another dtype (bfloat16, float32), or check its weights"
             raise CannotRunError(f"the state at boundary {boundary} is not finite", where, mend)
-        if low == high and boundary:  # tokens of padding alone may have an embedding of zeros
+        if low == high and not may_be_one:
             what = f"the state at boundary {boundary} holds the one value {low}"
             raise CannotRunError(what, where, "check that the weights were loaded")
 
