@@ -192,10 +192,41 @@ def test_costs_of_no_live_run_are_refused(audit: Audit, recording: str, tmp_path
     assert (code, "no live run with times" in err) == (2, True)
 
 
+def test_notes_on_prompts_and_the_tie_stand_in_the_result(read: Any, tmp_path: Path) -> None:
+    (tmp_path / "turns.jsonl").write_text('{"turns": ["Write the word yes.", "And now?"]}\n')
+    told = read("decode", "tiny", "--prompts", str(tmp_path / "turns.jsonl"), "--max-new-tokens", "4")
+    assert any("the first alone is asked" in note for note in told["notes"])
+    assert (told["tie_epsilon"], told["as_tokens"]) == (1e-4, False)
+    assert told["timing"]["prefill_s"] > 0
+
+
+def test_half_sized_logits_have_wider_ties_and_no_promise(audit: Audit, prompts: str, tmp_path: Path) -> None:
+    folder = made(prompts, tmp_path / "rec", "--dtype", "bfloat16")
+    out = " ".join(audit("decode", "tiny", "--recording", folder)[1].split())
+    assert "a gap of logits below 0.25 is a tie" in out
+    assert "recorded in bfloat16, replayed in float32" in out
+    assert "exact:" not in out
+
+
+def test_a_prompt_too_long_is_one_line(audit: Audit, tmp_path: Path) -> None:
+    (tmp_path / "long.jsonl").write_text(json.dumps({"prompt": "word " * 3000}) + "\n")
+    code, out, err = audit("decode", "tiny", "--target", "tiny-target", "--prompts", str(tmp_path / "long.jsonl"))
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "do not fit the target's 1024 positions" in err
+
+
+def test_token_ids_pass_no_chat_template(audit: Audit, tmp_path: Path) -> None:
+    (tmp_path / "ids.jsonl").write_text('{"token_ids": [5, 6, 7, 8]}\n')
+    shown = audit("decode", "tiny", "--prompts", str(tmp_path / "ids.jsonl"), "--max-new-tokens", "4")[1]
+    out = " ".join(shown.split())
+    assert "as token ids" in out
+    assert "with the chat template" not in out
+
+
 def test_neither_target_nor_recording(audit: Audit, tmp_path: Path) -> None:
     ref, _ = write_random(tmp_path)
     code, _, err = audit("decode", ref)
-    assert (code, "neither a target nor a recording is named" in err) == (2, True)
+    assert (code, "no target is named" in err and "--recording" in err) == (2, True)
 
 
 def test_a_recording_of_another_target_is_refused(audit: Audit, recording: str, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ THEIRS = {
     ("Spec-Bench", "mean accepted tokens"): [fmean(accepted + 1 for accepted in EVERY)],
     ("EAGLE", "τ"): [fmean(accepted + 1 for accepted in EVERY)],
     ("AngelSlim, torch", "acceptance_length"): BY_REQUEST,
-    ("AngelSlim, vLLM", "acceptance_length"): DRAFTS_POOLED,
+    ("AngelSlim, vLLM", "average_acceptance_length"): DRAFTS_POOLED,
 }
 
 TOTALS = {

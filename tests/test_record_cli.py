@@ -57,7 +57,7 @@ def test_the_result_tells_what_was_recorded(here: Path, tmp_path: Path, capsys: 
         ("p1", "made", [0, 2]),
     ]
     assert "note: the recording takes up to" in err
-    assert "note: 2 of 2 answers hit the cap and 0 loop" in err
+    assert "note: 2 of 2 answers are no whole text: 2 hit the cap, 0 loop" in err
     manifest = json.loads((tmp_path / "rec" / "manifest.json").read_text())
     assert manifest["command"] == result["command"]
 

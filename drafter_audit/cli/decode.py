@@ -10,9 +10,16 @@ import click
 
 from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
-from drafter_audit.cli.recording_options import only_with_a_target, recording_option, replayed
-from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
+from drafter_audit.cli.recording_options import (
+    Recorded,
+    only_with_a_target,
+    only_with_dumps,
+    opened,
+    recording_option,
+    replayed,
+)
+from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
 
 if TYPE_CHECKING:
     from drafter_audit.decode.result import DecodeResult
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
 def decode(
     context: click.Context,
     drafters: tuple[str, ...],
-    recordings: tuple[str, ...],
+    recorded: Recorded,
     steps: int,
     topk: int,
     num_draft_tokens: int | None,
@@ -72,6 +79,7 @@ def decode(
     drafter-audit decode ./ours --target moonshotai/Kimi-K2.5 --steps 3 --what-if 2.8
     drafter-audit decode ./ours ./theirs --recording rec/
     drafter-audit decode ./ours --recording rec-bf16/ --recording rec-int4/
+    drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
     """
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.decode.outcome import replay_result
@@ -84,15 +92,20 @@ def decode(
     check_chain(topk, num_draft_tokens, steps)
     for value in what_if:
         check_reachable(value, steps)
-    if recordings:
+    if recorded.folders:
         only_with_a_target(context)
+        recordings = opened(context, recorded, drafters, steps, target.ref)
         runs = replayed(drafters, recordings, steps, target.ref, target.dtype)
         results = DecodeResults(tuple(replay_result(run) for run in runs))
     else:
+        only_with_dumps(context)
         settings = Settings(steps, max_new_tokens, temperature, seed)
         results = DecodeResults(_ran(drafters, target, _Asked(prompts, raw, thinking, what_if, settings)))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])
+
+
+_NAME_ONE = "name the target to run, or a recording of it with --recording"
 
 
 @dataclass(frozen=True)
@@ -112,44 +125,25 @@ def _ran(drafters: Sequence[str], target: TargetOptions, asked: _Asked) -> tuple
     from drafter_audit.decode.loading import planned
     from drafter_audit.decode.outcome import live_result, ran_with
     from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.model.target.tokenizer import load_tokenizer
     from drafter_audit.prompts.read import read_prompts
-    from drafter_audit.prompts.render import render
-    from drafter_audit.report.sink import tell
 
     settings, prompt_set = asked.settings, read_prompts(asked.prompts)
-    ref = target.ref or _declared([open_drafter(drafter).target.ref for drafter in drafters])
-    trusted = target.trust_remote_code
-    tokenizer = load_tokenizer(ref, trust_remote_code=trusted) if prompt_set.needs_tokenizer else None
-    model = target.load(ref)
-    given = render(
+    ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
+    ready = asked_of(
+        target,
+        ref,
         prompt_set,
-        None if tokenizer is None else tokenizer.tokenizer,
         thinking=asked.thinking,
         raw=asked.raw,
-        vocab_size=model.vocab_size,
-        max_positions=model.max_positions,
         max_new_tokens=settings.max_new_tokens,
         lookahead=settings.steps - 1,
     )
-    for remark in (*prompt_set.notes, *(tokenizer.notes if tokenizer else ()), *model.notes):
-        tell(remark)
-    plans = [planned(drafter, model, target.ref) for drafter in drafters]
+    plans = [planned(drafter, ready.target, target.ref) for drafter in drafters]
     results = []
     for plan in plans:
-        drafter = plan.load(target.dtype or model.dtype)
-        provenance = ran_with(plan.spec, model, prompt_set, settings, raw=asked.raw, thinking=asked.thinking)
-        run = decode_live(drafter, model, given, settings)
-        results.append(live_result(run, provenance, settings.steps, asked.what_if, drafter.loaded.notes))
+        drafter = plan.load(target.dtype or ready.target.dtype)
+        provenance = ran_with(plan.spec, ready.target, prompt_set, settings, raw=asked.raw, thinking=asked.thinking)
+        run = decode_live(drafter, ready.target, ready.given, settings)
+        notes = (*ready.notes, *drafter.loaded.notes)
+        results.append(live_result(run, provenance, settings.steps, asked.what_if, notes))
     return tuple(results)
-
-
-def _declared(named: Sequence[str | None]) -> str:
-    """The target that the drafters name. Raises UsageError where they name none, or several."""
-    from drafter_audit.errors import UsageError
-
-    refs = sorted({ref for ref in named if ref})
-    if len(refs) != 1:
-        told = f"the drafters name {', '.join(refs)}" if refs else "neither a target nor a recording is named"
-        raise UsageError(told, "--target", "name the target to run, or a recording of it with --recording")
-    return refs[0]

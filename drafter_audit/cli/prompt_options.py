@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from drafter_audit.cli.target_options import TargetOptions
+
+if TYPE_CHECKING:
+    from drafter_audit.model.target.model import TargetModel
+    from drafter_audit.model.target.tokenizer import TargetTokenizer
+    from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -23,6 +31,51 @@ def answer_options(command: Command) -> Command:
     for option in (_SEED, _TEMPERATURE, _MAX_NEW_TOKENS):
         command = option(command)
     return command
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a target is asked: `given` are the tokens of `prompts`. `tokenizer` is None where all of them are ids."""
+
+    prompts: PromptSet
+    target: TargetModel
+    tokenizer: TargetTokenizer | None
+    given: tuple[TokenPrompt, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the prompts, the tokenizer and the target a reader of the result must know."""
+        return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()), *self.target.notes)
+
+
+def asked_of(
+    target: TargetOptions,
+    ref: str,
+    prompts: PromptSet,
+    *,
+    thinking: bool | None,
+    raw: bool,
+    max_new_tokens: int,
+    lookahead: int,
+) -> Asked:
+    """The target `ref`, loaded, and its prompts, checked. Raises what these raise."""
+    from drafter_audit.model.target.tokenizer import load_tokenizer
+    from drafter_audit.prompts.render import render
+
+    trusted = target.trust_remote_code
+    tokenizer = load_tokenizer(ref, trust_remote_code=trusted) if prompts.needs_tokenizer else None
+    model = target.load(ref)
+    given = render(
+        prompts,
+        None if tokenizer is None else tokenizer.tokenizer,
+        thinking=thinking,
+        raw=raw,
+        vocab_size=model.vocab_size,
+        max_positions=model.max_positions,
+        max_new_tokens=max_new_tokens,
+        lookahead=lookahead,
+    )
+    return Asked(prompts, model, tokenizer, given)
 
 
 def _finite(context: click.Context, param: click.Parameter, value: float) -> float:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
-from drafter_audit.cli.target_options import TargetOptions, target_options
-
-if TYPE_CHECKING:
-    from drafter_audit.drafter.spec import DrafterSpec
+from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
+from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
 
 
 @click.command()
@@ -83,9 +77,7 @@ def record(
     """
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.model.target.tokenizer import load_tokenizer
     from drafter_audit.prompts.read import read_prompts
-    from drafter_audit.prompts.render import render
     from drafter_audit.recording.boundaries import boundaries_kept
     from drafter_audit.recording.make import Origin, Settings, record
     from drafter_audit.recording.open import open_recording
@@ -108,19 +100,16 @@ def record(
         lookahead=lookahead,
     )
     specs = [open_drafter(ref) for ref in drafters]
-    ref = target.ref or _declared(specs)
-    tokenizer = load_tokenizer(ref, trust_remote_code=target.trust_remote_code) if prompt_set.needs_tokenizer else None
-    model = replace(target, ref=ref).load()
-    given = render(
+    asked = asked_of(
+        target,
+        target.ref or target_of(specs),
         prompt_set,
-        None if tokenizer is None else tokenizer.tokenizer,
         thinking=thinking,
         raw=raw,
-        vocab_size=model.vocab_size,
-        max_positions=model.max_positions,
         max_new_tokens=max_new_tokens,
         lookahead=lookahead,
     )
+    model, tokenizer, given = asked.target, asked.tokenizer, asked.given
     settings = Settings(
         boundaries_kept(boundaries, specs, model.num_layers),
         max_new_tokens=max_new_tokens,
@@ -138,15 +127,14 @@ def record(
         template_sha256=None if tokenizer is None or raw else tokenizer.template_sha256,
         command=("drafter-audit", *context.obj),
     )
-    for remark in (*prompt_set.notes, *(tokenizer.notes if tokenizer else ()), *model.notes):
-        tell(remark)
     tell(f"the recording takes up to {size(largest(model, given, settings))}, where every answer hits the cap")
     with watch_prompts("Recording", len(given)) as watch:
         record(model, given, folder, settings, origin, watch)
     if model.ranks.first:
         recording = open_recording(folder)
-        emit(record_document(recording), record_result(recording), style=style, output=None, command=context.obj)
-        for remark in record_remarks(recording):
+        result = record_result(recording) | {"notes": list(asked.notes)}
+        emit(record_document(recording), result, style=style, output=None, command=context.obj)
+        for remark in (*asked.notes, *record_remarks(recording)):
             tell(remark)
 
 
@@ -160,14 +148,3 @@ def _states_of_all(boundaries: str, all_tokens: int | None) -> int:
     if all_tokens is not None:
         raise UsageError("it says for how many tokens all are kept", "--all-tokens", "add --boundaries all")
     return 0
-
-
-def _declared(specs: Sequence[DrafterSpec]) -> str:
-    """The target that the drafters name. Raises UsageError where they name none, or several."""
-    from drafter_audit.errors import UsageError
-
-    named = sorted({spec.target.ref for spec in specs if spec.target.ref})
-    if len(named) != 1:
-        told = f"the drafters name {', '.join(named)}" if named else "no target is named"
-        raise UsageError(told, "--target", "name the target's repository or folder")
-    return named[0]

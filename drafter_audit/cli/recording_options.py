@@ -3,56 +3,160 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from drafter_audit.errors import UsageError
+
 if TYPE_CHECKING:
     from drafter_audit.decode.replay import ReplayRun
+    from drafter_audit.recording.recording import Recording
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-def recording_option(*, multiple: bool) -> Callable[[Command], Command]:
-    """--recording, as the argument `recordings` where several may be named, else `recording`."""
+@dataclass(frozen=True)
+class Recorded:
+    """The folders that --recording names. What slots of dumps are `boundaries` says, else a recording that they are
+    matched with; both are None for recordings of our own."""
+
+    folders: tuple[str, ...]
+    boundaries: tuple[int, ...] | None
+    match: str | None
+
+
+def recording_option(*, multiple: bool) -> Callable[[Command], Callable[..., object]]:
+    """--recording, --boundaries and --match, as one argument `recorded: Recorded`; with `multiple` several folders, or
+    none."""
+
+    def added(command: Command) -> Callable[..., object]:
+        @wraps(command)
+        def gathered(*arguments: object, **given: object) -> object:
+            folders, boundaries, match = (given.pop(name) for name in ("recording", "boundaries", "match"))
+            named = folders if isinstance(folders, tuple) else (folders,)
+            return command(*arguments, recorded=Recorded(named, boundaries, match), **given)  # type: ignore[arg-type]
+
+        wrapped: Callable[..., object] = gathered
+        for option in reversed(_options(multiple)):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return added
+
+
+def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
     several = " Several are compared." if multiple else ""
-    return click.option(
-        "--recording",
-        "recordings" if multiple else "recording",
-        metavar="DIR",
-        type=click.Path(),
-        multiple=multiple,
-        required=not multiple,
-        help=f"A recording of the target, made by `record`: the drafter is replayed on it, no target is run.{several}",
+    return (
+        click.option(
+            "--recording",
+            metavar="DIR",
+            type=click.Path(),
+            multiple=multiple,
+            required=not multiple,
+            help="A recording of the target, made by `record`: the drafter is replayed on it, no target is run. Or "
+            f"states that vLLM, speculators or SpecForge dumped.{several}",
+        ),
+        click.option(
+            "--boundaries",
+            metavar="LIST",
+            callback=_boundaries,
+            help="Of dumps: which boundary of the target each slot is, such as 2,6,9.",
+        ),
+        click.option(
+            "--match",
+            metavar="DIR",
+            type=click.Path(),
+            help="Of dumps: find that out, by a recording of a text that was dumped.",
+        ),
     )
+
+
+def _boundaries(context: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no list of boundaries: write 2,6,9", context, param) from error
 
 
 _OF_A_RUN = (
     *("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed", "what_if"),
     *("device_map", "offload_folder", "trust_remote_code", "rank_timeout"),
 )
+_OF_DUMPS = ("boundaries", "match")
 
 
 def only_with_a_target(context: click.Context) -> None:
     """Raises UsageError for an option that a recording leaves nothing to decide for: it would be ignored."""
-    from drafter_audit.errors import UsageError
-
-    for name in _OF_A_RUN:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(p for p in context.command.params if p.name == name).opts[0]
-            what = f"{option} says how a target is run, and with --recording none is"
-            raise UsageError(
-                what, context.command_path, f"leave it out, or give --target without --recording{_why(name)}"
-            )
+    for name in _given(context, _OF_A_RUN):
+        what = f"{_spelled(context, name)} says how a target is run, and with --recording none is"
+        why = ", which measures what a cycle takes" if name == "what_if" else ""
+        raise UsageError(what, context.command_path, f"leave it out, or give --target without --recording{why}")
 
 
-def _why(name: str) -> str:
-    return ", which measures what a cycle takes" if name == "what_if" else ""
+def only_with_dumps(context: click.Context) -> None:
+    """Raises UsageError for an option that says what dumps hold, where none are named."""
+    for name in _given(context, _OF_DUMPS):
+        what = f"{_spelled(context, name)} says what dumps hold, and --recording names none"
+        raise UsageError(what, context.command_path, "leave it out, or name a folder of dumps with --recording")
+
+
+def _given(context: click.Context, names: Sequence[str]) -> Iterator[str]:
+    return (name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+
+
+def _spelled(context: click.Context, name: str) -> str:
+    return next(p for p in context.command.params if p.name == name).opts[0]
+
+
+def opened(
+    context: click.Context, recorded: Recorded, drafters: Sequence[str], steps: int, target: str | None
+) -> tuple[Recording, ...]:
+    """What --recording names: recordings, or dumps, whose target is the one named or that the drafters name.
+
+    Dumps look `steps` tokens ahead. Raises UsageError for options that dumps lack, or that say something of none; and
+    what opening either raises.
+    """
+    from drafter_audit.recording.dumps.open import is_dumps, match_dumps, open_dumps
+    from drafter_audit.recording.open import open_recording
+
+    if not any(is_dumps(Path(folder)) for folder in recorded.folders):
+        only_with_dumps(context)
+    elif (recorded.boundaries is None) is (recorded.match is None):
+        what = "dumps do not say which boundary of the target each slot is"
+        raise UsageError(what, "--boundaries, --match", "name one boundary for each slot, or a recording to match")
+
+    def one(folder: Path) -> Recording:
+        if not is_dumps(folder):
+            return open_recording(folder)
+        if recorded.match is not None:
+            return match_dumps(folder, open_recording(recorded.match), steps)
+        return open_dumps(folder, recorded.boundaries or (), _target(drafters, target), steps)
+
+    return tuple(one(Path(folder)) for folder in recorded.folders)
+
+
+def _target(drafters: Sequence[str], named: str | None) -> tuple[str, int, int]:
+    """Reference, layers and vocabulary of the target that was dumped. Raises UsageError where they are not known."""
+    from drafter_audit.cli.target_options import target_of
+    from drafter_audit.drafter.open import open_drafter
+    from drafter_audit.drafter.target import named_target
+
+    ref = named or target_of([open_drafter(drafter) for drafter in drafters], "name the target that was dumped")
+    found = named_target(ref)
+    if found.num_layers is None or found.vocab_size is None:
+        raise UsageError("its config tells no layers or no vocabulary", ref, "name the target itself with --target")
+    return ref, found.num_layers, found.vocab_size
 
 
 def replayed(
-    drafters: Sequence[str], recordings: Sequence[str], steps: int, target: str | None, dtype: str | None
+    drafters: Sequence[str], recordings: Sequence[Recording], steps: int, target: str | None, dtype: str | None
 ) -> Iterator[ReplayRun]:
     """Every drafter on every recording. What does not fit is refused before the first is loaded; one is held at a time.
 
@@ -62,18 +166,16 @@ def replayed(
     from drafter_audit.decode.fit import check_fits
     from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.replay import replay
-    from drafter_audit.recording.open import open_recording
 
-    opened = [open_recording(folder) for folder in recordings]
-    plans = [[planned(ref, each.manifest, target) for each in opened] for ref in drafters]
+    plans = [[planned(ref, each.manifest, target) for each in recordings] for ref in drafters]
     for row in plans:
-        for plan, recording in zip(row, opened, strict=True):
+        for plan, recording in zip(row, recordings, strict=True):
             check_fits(plan.spec, plan.wiring, recording.manifest, steps)
     for row in plans:
         drafter = None
-        for plan, recording in zip(row, opened, strict=True):
+        for plan, recording in zip(row, recordings, strict=True):
             kind = dtype or replay_dtype(recording.manifest)
             if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
                 drafter = plan.load(kind)
-            with watch_prompts(plan.spec.name, len(recording.manifest.answers)) as watch:
+            with watch_prompts(plan.spec.name, recording.manifest.count) as watch:
                 yield replay(drafter, recording, steps, watch=watch)

@@ -8,7 +8,7 @@ import click
 
 from drafter_audit.cli.chain_options import step_counts
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.recording_options import recording_option, replayed
+from drafter_audit.cli.recording_options import Recorded, opened, recording_option, replayed
 
 if TYPE_CHECKING:
     from drafter_audit.measure.costs import StepCosts
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 def sweep(
     context: click.Context,
     drafter: str,
-    recording: str,
+    recorded: Recorded,
     steps: tuple[int, ...],
     verify_ms: float | None,
     draft_ms: float | None,
@@ -72,7 +72,8 @@ def sweep(
     from drafter_audit.report.sweep_view import sweep_document
 
     costs, source = _costs(verify_ms, draft_ms, measured)
-    (run,) = replayed((drafter,), (recording,), steps[-1], target, dtype)
+    recordings = opened(context, recorded, (drafter,), steps[-1], target)
+    (run,) = replayed((drafter,), recordings, steps[-1], target, dtype)
     result = sweep_result(run, steps, costs, source)
     emit(sweep_document(result), result.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, result.acceptances[-1:])

@@ -15,6 +15,7 @@ from drafter_audit.cli.options import complete_reference
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
+    from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.model.target.model import TargetModel
 
 
@@ -45,6 +46,15 @@ class TargetOptions:
             trust_remote_code=self.trust_remote_code,
             ranks_timeout_s=self.rank_timeout,
         )
+
+
+def target_of(specs: Sequence[DrafterSpec], mend: str = "name the target's repository or folder") -> str:
+    """The target that the drafters name. Raises UsageError where they name none, or several."""
+    named = sorted({spec.target.ref for spec in specs if spec.target.ref})
+    if len(named) != 1:
+        told = f"the drafters name {', '.join(named)}" if named else "no target is named"
+        raise UsageError(told, "--target", mend)
+    return named[0]
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -69,4 +69,5 @@ def timing_of(answers: Sequence[Answer], plain: Sequence[Answer]) -> Timing | No
     spent, alone = (sum((each.spent for each in every), Spent()) for every in (answers, plain))
     tokens = sum(len(each.tokens) - 1 for each in plain)
     rounds = (spent.verify_s, spent.draft_s, spent.extend_s, spent.other_s)
-    return Timing(*rounds, plain_s=alone.decoding_s, plain_tokens=tokens) if tokens else Timing(*rounds)
+    plain_s, plain_tokens = (alone.decoding_s, tokens) if tokens else (None, None)
+    return Timing(*rounds, plain_s, plain_tokens, spent.prefill_s)

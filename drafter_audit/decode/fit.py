@@ -42,8 +42,8 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise CannotRunError(
             what, f"{spec.name} on a recording of {manifest.target}", "record the drafter's own target"
         )
-    for answer in manifest.answers:
-        _check_recorded(wiring, answer.boundaries, spec.name, manifest)
+    for kept in {manifest.boundaries, *(answer.boundaries for answer in manifest.answers)} - {()}:
+        _check_recorded(wiring, kept, spec.name, manifest)
 
 
 def slots_of(drafter: Drafter, prompt: RecordedPrompt) -> list[int]:
@@ -57,6 +57,9 @@ def _check_recorded(wiring: Wiring, recorded: tuple[int, ...], name: str, manife
     missing = sorted({boundary for boundary in wanted if boundary not in recorded})
     if missing:
         kept = ",".join(map(str, sorted({*wanted, *recorded})))
+        if manifest is not None and not manifest.answers:
+            what = f"it reads boundaries {sorted(set(wanted))}, of which {missing} are not in the dumps"
+            raise CannotRunError(what, name, "dump them too, or take a drafter of these taps")
         of = "" if manifest is None else f" --target {manifest.target} --prompts {manifest.prompts_name}"
         what = f"it reads boundaries {sorted(set(wanted))}, of which {missing} were not recorded"
         raise CannotRunError(what, name, f"record them: drafter-audit record{of} --boundaries {kept} -o DIR")

@@ -11,17 +11,19 @@ from torch import Tensor
 
 from drafter_audit.decode.answer import Answer, ending_of, ends_of, timing_of
 from drafter_audit.decode.lossless import compared
-from drafter_audit.decode.pairing import Wanted, check_prompts, wanted_states
+from drafter_audit.decode.pairing import Wanted, wanted_states
 from drafter_audit.decode.plain import plain_answer
 from drafter_audit.decode.result import Lossless, Tie
 from drafter_audit.decode.sampling import agreed, judge_of
 from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.text import Text
+from drafter_audit.decode.ties import tie_below
 from drafter_audit.decode.timing import Stopwatch, devices_of
 from drafter_audit.measure.acceptance import PromptCounts
 from drafter_audit.measure.costs import Timing
 from drafter_audit.model.drafter import Drafter, DrafterCache
 from drafter_audit.model.target.model import TargetModel
+from drafter_audit.prompts.limits import check_prompts
 from drafter_audit.prompts.prompt import TokenPrompt
 
 
@@ -56,12 +58,19 @@ def decode_live(
     """
     asked = settings or Settings()
     pair = _Pair(drafter, target, wanted_states(drafter, target))
-    check_prompts(prompts, target, asked)
+    check_prompts(
+        prompts,
+        target.ref,
+        vocab_size=target.vocab_size,
+        max_positions=target.max_positions,
+        max_new_tokens=asked.max_new_tokens,
+        lookahead=asked.steps - 1,
+    )
     _answers(pair, prompts[:1], replace(asked, max_new_tokens=min(asked.max_new_tokens, 2)))
     answers, plain = _answers(pair, prompts, asked)
     lossless, parted = None, tuple[Tie, ...]()
     if plain and asked.temperature == 0:
-        lossless, parted = compared(target, prompts, answers, plain, asked.tie_epsilon)
+        lossless, parted = compared(target, prompts, answers, plain, tie_below(target.dtype))
     return LiveRun(
         counts=tuple(each.counts(prompt, asked.steps) for each, prompt in zip(answers, prompts, strict=True)),
         tokens=tuple(each.tokens for each in answers),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from drafter_audit.decode.live import LiveRun
-from drafter_audit.decode.replay import TIE, ReplayRun
+from drafter_audit.decode.replay import ReplayRun
 from drafter_audit.decode.result import DecodeResult, DrafterFacts, PromptFacts, Provenance, TargetFacts
 from drafter_audit.decode.settings import Settings
+from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import named_target
 from drafter_audit.measure.acceptance import Acceptance
@@ -29,6 +30,8 @@ def replayed_with(run: ReplayRun) -> Provenance:
         seed=told.seed,
         raw=told.raw,
         thinking=told.thinking,
+        tie_epsilon=None if run.sampled or run.lacks else tie_below(told.dtype),
+        as_tokens=told.tokenizer_sha256 is None,
     )
 
 
@@ -52,6 +55,8 @@ def ran_with(
         seed=asked.seed,
         raw=raw,
         thinking=thinking,
+        tie_epsilon=None if asked.temperature else tie_below(target.dtype),
+        as_tokens=not prompts.needs_tokenizer,
     )
 
 
@@ -88,17 +93,25 @@ def live_result(
 def replay_notes(run: ReplayRun) -> Iterator[str]:
     """How the figures of a replay are to be read."""
     told, named = run.manifest, run.spec.target.ref
-    if run.sampled:
+    if run.lacks:
+        yield from run.lacks
+    elif run.sampled:
         yield (
             f"the recording was sampled at temperature {told.temperature:g}: with the drafter's likeliest tokens as "
             "drafts, the counts are exact in distribution, those of one draw of the target's answers"
         )
-    else:
+    elif told.dtype == run.dtype == "float32":
         yield "exact: under greedy decoding the live loop counts the same, but for ties"
+    else:
+        yield (
+            f"recorded in {told.dtype}, replayed in {run.dtype}: the live loop rounds otherwise and may count a little "
+            "otherwise; where both are float32 it counts the same, but for ties"
+        )
     yield from run.notes
     close = run.close_drafts()
     if close:
-        yield f"the drafter chose {close:,} of its drafts by less than {TIE:g}: there rounding may decide too"
+        below = tie_below(run.dtype)
+        yield f"the drafter chose {close:,} of its drafts by less than {below:g}: there rounding may decide too"
     if named is not None and named != told.target:
         yield f"the drafter's files name {named} as its target, the recording is of {told.target}"
 

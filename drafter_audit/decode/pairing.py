@@ -1,18 +1,15 @@
-"""Whether a drafter, a target and prompts fit together, asked before any long work; and which states the one reads of
-the other."""
+"""Whether a drafter and a target fit together, asked before any long work; and which states the one reads of the
+other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from drafter_audit.decode.settings import Settings
-from drafter_audit.errors import CannotRunError, InputsError
+from drafter_audit.errors import CannotRunError
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.target.model import TargetModel
-from drafter_audit.prompts.prompt import TokenPrompt
 
 
 @dataclass(frozen=True)
@@ -54,19 +51,3 @@ def _check_vocabulary(drafter: Drafter, target: TargetModel) -> None:
     if int(drafts.min()) < 0 or int(drafts.max()) >= target.vocab_size:
         what = f"it drafts tokens {int(drafts.min())}..{int(drafts.max())}, the target has {target.vocab_size}"
         raise CannotRunError(what, drafter.spec.name, mend)
-
-
-def check_prompts(prompts: Sequence[TokenPrompt], target: TargetModel, settings: Settings) -> None:
-    """Raises InputsError for no prompt, an empty one, one of unknown tokens, and one that leaves the target's context
-    no room for the answer and the drafts beyond it."""
-    if not prompts:
-        raise InputsError("no prompt", "the prompt set", "give at least one")
-    room = target.max_positions
-    beyond = settings.max_new_tokens + settings.steps - 1
-    for prompt in prompts:
-        if not prompt.ids or min(prompt.ids) < 0 or max(prompt.ids) >= target.vocab_size:
-            what = f"{len(prompt.ids)} tokens, not all of them of the target's {target.vocab_size}"
-            raise InputsError(what, f"prompt {prompt.id}", "give at least one, of the target's own tokenizer")
-        if room is not None and len(prompt.ids) + beyond > room:
-            what = f"{len(prompt.ids)} tokens, {beyond} to follow, in a context of {room}"
-            raise InputsError(what, f"prompt {prompt.id}", "lower --max-new-tokens, or leave the prompt out")

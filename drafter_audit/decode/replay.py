@@ -17,6 +17,7 @@ from torch import Tensor
 
 from drafter_audit.decode.fit import check_fits, slots_of
 from drafter_audit.decode.result import Rule, Tie
+from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.errors import CannotRunError
 from drafter_audit.measure.acceptance import PromptCounts
@@ -24,9 +25,6 @@ from drafter_audit.model.choices import choices
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt, Recording
-
-TIE = 1e-4
-"""Gap between the two largest logits below which rounding may decide: another run may then go another way."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +58,19 @@ class ReplayedPrompt:
         """The same for a drafter that is right wherever its vocabulary has the target's token."""
         return self._counts(self.covered, steps)
 
-    def ties(self, steps: int) -> Iterator[tuple[int, float]]:
-        """The answer tokens, counted from 0, that the target chose by less than `TIE`, and the gap: of all that rounds
-        of `steps` drafts emit, past the end too."""
+    def ties(self, steps: int, below: float) -> Iterator[tuple[int, float]]:
+        """The answer tokens, counted from 0, that the target chose by less than `below`, and the gap: of all that
+        rounds of `steps` drafts emit, past the end too."""
         rounds = list(rounds_of(self.matches.tolist(), steps))
         emitted = sum(rounds[-1]) + 2 if rounds else 1
-        for place in (self.gaps[:emitted] < TIE).nonzero()[:, 0].tolist():
+        for place in (self.gaps[:emitted] < below).nonzero()[:, 0].tolist():
             yield place, float(self.gaps[place])
 
-    def close_drafts(self, steps: int) -> int:
-        """How many of the drafts that decided a round the drafter chose by less than `TIE`."""
+    def close_drafts(self, steps: int, below: float) -> int:
+        """How many of the drafts that decided a round the drafter chose by less than `below`."""
         rounds = rounds_of(self.matches.tolist(), steps)
         decided = (self.draft_gaps[: min(accepted + 1, steps), start] for start, accepted in rounds)
-        return sum(int((gaps < TIE).sum()) for gaps in decided)
+        return sum(int((gaps < below).sum()) for gaps in decided)
 
     def _counts(self, matches: Tensor, steps: int) -> PromptCounts:
         rounds = list(rounds_of(matches.tolist(), steps))
@@ -83,13 +81,18 @@ class ReplayedPrompt:
 
 @dataclass(frozen=True)
 class ReplayRun:
-    """A drafter over a recording: everything at any number of steps up to `steps`. `notes` tell how it was loaded."""
+    """A drafter over a recording: everything at any number of steps up to `steps`.
+
+    `dtype` is the one that it ran in; `notes` tell how it was loaded, `lacks` what the recording does not hold.
+    """
 
     spec: DrafterSpec
     manifest: Manifest
     steps: int
     prompts: tuple[ReplayedPrompt, ...]
+    dtype: str = "float32"
     notes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
     @property
     def sampled(self) -> bool:
@@ -108,12 +111,14 @@ class ReplayRun:
     def ties(self, steps: int | None = None) -> tuple[Tie, ...]:
         """The decisions of the target at which the live loop may rightly go another way. A sampled recording has none:
         its tokens were drawn."""
-        told = ((p.id, *tie) for p in self.prompts for tie in p.ties(steps or self.steps))
+        told = (
+            (p.id, *tie) for p in self.prompts for tie in p.ties(steps or self.steps, tie_below(self.manifest.dtype))
+        )
         return () if self.sampled else tuple(Tie(*one) for one in told)
 
     def close_drafts(self, steps: int | None = None) -> int:
         """The like of the drafter."""
-        return sum(prompt.close_drafts(steps or self.steps) for prompt in self.prompts)
+        return sum(prompt.close_drafts(steps or self.steps, tie_below(self.dtype)) for prompt in self.prompts)
 
     @property
     def coverage(self) -> float:
@@ -135,7 +140,15 @@ def replay(
     for prompt in recording.prompts(sorted(set(drafter.wiring.boundaries or ()))):
         done.append(replay_prompt(drafter, prompt, steps, known))
         watch(len(done))
-    return ReplayRun(drafter.spec, recording.manifest, steps, tuple(done), drafter.loaded.notes)
+    return ReplayRun(
+        drafter.spec,
+        recording.manifest,
+        steps,
+        tuple(done),
+        drafter.loaded.dtype,
+        drafter.loaded.notes,
+        recording.lacks,
+    )
 
 
 def replay_prompt(drafter: Drafter, prompt: RecordedPrompt, steps: int, known: Tensor) -> ReplayedPrompt:

@@ -45,7 +45,11 @@ class PromptFacts:
 
 @dataclass(frozen=True)
 class Provenance:
-    """With what a figure was measured. `raw`: no chat template; `thinking` is None where it has no switch."""
+    """With what a figure was measured. `raw`: no chat template; `thinking` is None where nobody switched it.
+
+    `as_tokens`: all prompts were token ids, which pass neither. Two logits of the target closer than `tie_epsilon` are
+    a tie; it is None where its answers were drawn.
+    """
 
     mode: Mode
     drafter: DrafterFacts
@@ -56,6 +60,8 @@ class Provenance:
     seed: int = 0
     raw: bool = False
     thinking: bool | None = None
+    tie_epsilon: float | None = None
+    as_tokens: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

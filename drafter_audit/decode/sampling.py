@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from drafter_audit.decode.settings import Settings
-from drafter_audit.errors import CannotRunError
+from drafter_audit.model.target.drawing import check_logits, drawn
 from drafter_audit.model.target.model import TargetModel
 
 Judge: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -37,7 +37,7 @@ def judge_of(settings: Settings, prompt_id: str) -> Judge:
 def greedy(logits: Tensor, drafts: Tensor) -> Tensor:
     """See Judge. Raises CannotRunError for logits that are not finite."""
     highest, choices = logits.max(dim=-1)
-    _check(highest)
+    check_logits(highest, "decode")
     choices = choices.cpu()
     standing = int((choices[:-1] == drafts).cumprod(0).sum())
     return choices[: standing + 1]
@@ -46,7 +46,7 @@ def greedy(logits: Tensor, drafts: Tensor) -> Tensor:
 def sampled(logits: Tensor, drafts: Tensor, *, temperature: float, source: torch.Generator) -> Tensor:
     """See Judge. Each call takes one random number for each row from `source`, whatever it decides. Raises
     CannotRunError for logits that are not finite."""
-    _check(logits.amax(dim=-1))
+    check_logits(logits.amax(dim=-1), "decode")
     chances = (logits.float() / temperature).softmax(dim=-1)
     draws = torch.rand(len(logits), generator=source, dtype=torch.float64)
     rows = torch.arange(len(drafts), device=logits.device)
@@ -55,19 +55,7 @@ def sampled(logits: Tensor, drafts: Tensor, *, temperature: float, source: torch
     last = chances[standing]
     if standing < len(drafts):
         last[drafts[standing]] = 0.0
-    return torch.cat((drafts[:standing], _drawn(last, float(draws[-1]))))
-
-
-def _drawn(weights: Tensor, at: float) -> Tensor:
-    """The token [1] at that part, 0 <= at < 1, of the summed weights [vocab]; none of weight zero."""
-    summed = weights.cumsum(0, dtype=torch.float64)
-    return torch.searchsorted(summed, summed[-1:] * at, right=True).cpu()
-
-
-def _check(highest: Tensor) -> None:
-    if not bool(highest.isfinite().all()):
-        mend = "load the target in another dtype (bfloat16, float32), or check its weights"
-        raise CannotRunError("the target's logits are not finite", "decode", mend)
+    return torch.cat((drafts[:standing], drawn(last, float(draws[-1]))))
 
 
 def agreed(target: TargetModel, tokens: Tensor, most: int) -> Tensor:

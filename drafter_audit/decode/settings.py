@@ -12,15 +12,14 @@ class Settings:
     """`steps` drafts a round; at most `max_new_tokens` emitted; `temperature` 0 is greedy, above it drafts are the
     drafter's argmax and the rest is drawn, by `seed` and each prompt's id.
 
-    `plain` also decodes without the drafter, for speed and to be compared with; two logits closer than `tie_epsilon`
-    are a tie. `ignore_end` decodes up to `max_new_tokens` whatever is emitted. Raises UsageError.
+    `plain` also decodes without the drafter, for speed and to be compared with. `ignore_end` decodes up to
+    `max_new_tokens` whatever is emitted. Raises UsageError.
     """
 
     steps: int = 3
     max_new_tokens: int = 256
     temperature: float = 0.0
     seed: int = 0
-    tie_epsilon: float = 1e-4
     plain: bool = True
     ignore_end: bool = False
 
@@ -29,7 +28,6 @@ class Settings:
             "--steps": self.steps < 1,
             "--max-new-tokens": self.max_new_tokens < 1,
             "--temperature": not 0 <= self.temperature < float("inf"),
-            "--tie-epsilon": not self.tie_epsilon >= 0,
         }
         for option, is_wrong in wrong.items():
             if is_wrong:

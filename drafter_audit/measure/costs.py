@@ -22,7 +22,8 @@ _PARTS = ("verify_s", "draft_s", "extend_s", "other_s")
 class Timing:
     """Seconds over all rounds of a run: the target's forwards, the drafter's steps, the recomputation of its cache from
     true states (which gives the first draft), and what is left. `plain_s` is what plain decoding by the same target
-    took for `plain_tokens` tokens after the prefill, in the same run; None where it was not done."""
+    took for `plain_tokens` tokens after the prefill, in the same run; None where it was not done. `prefill_s`, of the
+    prompts in both models, is in no other time."""
 
     verify_s: float
     draft_s: float
@@ -30,6 +31,7 @@ class Timing:
     other_s: float
     plain_s: float | None = None
     plain_tokens: int | None = None
+    prefill_s: float | None = None
 
     def __post_init__(self) -> None:
         parts = [getattr(self, name) for name in _PARTS]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from drafter_audit.measure.acceptance import PromptCounts
+from typing import Protocol
 
 COPIES = 4
 LEAST = 32  # tokens
@@ -17,6 +16,15 @@ answer has left again, as the rule of a table does, is no loop.
 
 MOST = 0.5
 """The share of answers, capped or looping, above which acceptance is that of the cap or of the loop."""
+
+
+class Ended(Protocol):
+    """An answer: whether the cap ended it, and whether it ends in a loop."""
+
+    @property
+    def capped(self) -> bool: ...
+    @property
+    def degenerate(self) -> bool: ...
 
 
 def loops(tokens: Sequence[int]) -> bool:
@@ -38,15 +46,15 @@ def _tail(tokens: Sequence[int], period: int) -> int:
     return len(tokens) - 1 - at + period
 
 
-def why_not_measured(counts: Sequence[PromptCounts]) -> str | None:
+def why_not_measured(answers: Sequence[Ended]) -> str | None:
     """Why the answers are no measure of a drafter, in words, None where they are.
 
     They are none where more than half hit the cap or loop: the figures are then those of cut or degenerate text. Such a
     result is shown, and ends with exit code 3.
     """
-    capped = sum(count.capped for count in counts)
-    looping = sum(count.degenerate for count in counts)
-    either = sum(count.capped or count.degenerate for count in counts)
-    if either <= MOST * len(counts):
+    capped = sum(answer.capped for answer in answers)
+    looping = sum(answer.degenerate for answer in answers)
+    either = sum(answer.capped or answer.degenerate for answer in answers)
+    if either <= MOST * len(answers):
         return None
-    return f"{either} of {len(counts)} answers are no whole text: {capped} hit the cap, {looping} loop"
+    return f"{either} of {len(answers)} answers are no whole text: {capped} hit the cap, {looping} loop"

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from drafter_audit.errors import AuditError, InputsError, UsageError
+from drafter_audit.errors import AuditError, UsageError
+from drafter_audit.prompts.limits import check_prompts
 from drafter_audit.prompts.prompt import Prompt, PromptSet, TokenPrompt
 
 Tokenizer: TypeAlias = Any
@@ -35,8 +36,7 @@ def render(
     all prompts are such. `thinking` overrides what rows say; None with a silent row leaves it to the template.
 
     Raises UsageError for `raw` or a tokenizer's lack that the options contradict, a switch that the template has not,
-    messages that it refuses; InputsError for ids outside `vocab_size`, and for prompts which, with `max_new_tokens`
-    and `lookahead`, need more than `max_positions` (None: no limit is known).
+    messages that it refuses; InputsError as `check_prompts`.
     """
     if raw and thinking is not None:
         raise UsageError(
@@ -44,9 +44,14 @@ def render(
         )
     way = _Raw(tokenizer) if raw else _Chat(tokenizer, thinking)
     made = tuple(TokenPrompt(p.id, p.category, _ids(p, way)) for p in prompt_set.prompts)
-    _check_ids(made, vocab_size, prompt_set.name)
-    if max_positions is not None:
-        _check_lengths(made, max_positions, max_new_tokens, lookahead, prompt_set.name)
+    check_prompts(
+        made,
+        prompt_set.name,
+        vocab_size=vocab_size,
+        max_positions=max_positions,
+        max_new_tokens=max_new_tokens,
+        lookahead=lookahead,
+    )
     return made
 
 
@@ -108,21 +113,3 @@ class _Chat:
 
 def _at(prompt: Prompt) -> str:
     return f"prompt {prompt.id!r}"
-
-
-def _check_ids(prompts: Sequence[TokenPrompt], vocab_size: int, name: str) -> None:
-    for prompt in prompts:
-        wrong = next((i for i in prompt.ids if not 0 <= i < vocab_size), None)
-        if wrong is not None:
-            what = f"token {wrong} is outside the target's vocabulary of {vocab_size}"
-            raise InputsError(what, f"{name}, prompt {prompt.id!r}", "give ids and a tokenizer of this target")
-
-
-def _check_lengths(prompts: Sequence[TokenPrompt], limit: int, new: int, lookahead: int, name: str) -> None:
-    long = [prompt for prompt in prompts if len(prompt.ids) + new + lookahead > limit]
-    if long:
-        first, after = long[0], f"{new} new" + (f" and {lookahead} of look-ahead" if lookahead else "")
-        what = f"{len(first.ids)} tokens and {after} do not fit the target's {limit} positions"
-        others = f" and {len(long) - 1} more" if len(long) > 1 else ""
-        mend = "take them out" if limit <= lookahead + len(first.ids) else "lower --max-new-tokens, or take them out"
-        raise InputsError(what, f"{name}, prompt {first.id!r}{others}", mend)

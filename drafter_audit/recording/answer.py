@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from drafter_audit.errors import CannotRunError, UsageError
+from drafter_audit.errors import UsageError
 from drafter_audit.measure.loops import loops
+from drafter_audit.model.target.drawing import check_logits, drawn
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.recording import RecordedPrompt
@@ -83,15 +84,13 @@ def recorded_answer(
     )
 
 
-def _chosen(logits: Tensor, temperature: float, generator: torch.Generator, where: str) -> Tensor:
-    """One token [1] by logits float32 [vocab]; drawn on the CPU, where a seed means the same on every machine."""
+def _chosen(logits: Tensor, temperature: float, source: torch.Generator, where: str) -> Tensor:
+    """One token [1] by logits float32 [vocab]."""
     highest, likeliest = logits.max(-1)
-    if not bool(highest.isfinite()):
-        mend = "load it in another dtype (bfloat16, float32), or check its weights"
-        raise CannotRunError("its logits are not finite", where, mend)
+    check_logits(highest, where)
     if not temperature:
         return likeliest[None]
-    return torch.multinomial((logits / temperature).softmax(-1).cpu(), 1, generator=generator)
+    return drawn((logits / temperature).softmax(-1), float(torch.rand((), generator=source, dtype=torch.float64)))
 
 
 class _States:

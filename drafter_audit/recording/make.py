@@ -15,9 +15,9 @@ from drafter_audit import __version__
 from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES, parse_config
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.target import quantization_label
-from drafter_audit.errors import InputsError
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.taps import checked_boundaries
+from drafter_audit.prompts.limits import check_prompts
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.answer import Settings, recorded_answer
 from drafter_audit.recording.manifest import Manifest
@@ -60,7 +60,15 @@ def record(
     does not fit the target, UsageError for a folder with another recording, AuditError where the disk has too little
     room; later AuditError where the disk refuses, and what `TargetModel.forward_into` raises.
     """
-    check_prompts(target, prompts, settings)
+    checked_boundaries(settings.boundaries, target.num_layers)
+    check_prompts(
+        prompts,
+        target.ref,
+        vocab_size=target.vocab_size,
+        max_positions=target.max_positions,
+        max_new_tokens=settings.max_new_tokens,
+        lookahead=settings.lookahead,
+    )
     store = None
     rows = torch.zeros(len(prompts), dtype=torch.int64)
     if target.ranks.first:
@@ -92,25 +100,6 @@ def _seed(seed: int, index: int) -> int:
     """Each prompt's own, so that a run that goes on draws what it would have drawn; hashed, so that no two runs of
     neighbouring seeds share one."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:8], "big")
-
-
-def check_prompts(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings) -> None:
-    """Raises InputsError where there are none, or one is empty, of another vocabulary, or leaves no room in the
-    target's context for its answer."""
-    checked_boundaries(settings.boundaries, target.num_layers)
-    if not prompts:
-        raise InputsError("no prompts", target.ref, "give at least one")
-    beyond = settings.max_new_tokens + settings.lookahead
-    for prompt in prompts:
-        where = f"prompt {prompt.id!r}"
-        if not prompt.ids:
-            raise InputsError("no tokens", where, "leave it out")
-        if min(prompt.ids) < 0 or max(prompt.ids) >= target.vocab_size:
-            mend = "give it the tokens of this target's own tokenizer"
-            raise InputsError(f"token {max(prompt.ids)} of a vocabulary of {target.vocab_size}", where, mend)
-        if target.max_positions is not None and len(prompt.ids) + beyond > target.max_positions:
-            told = f"{len(prompt.ids)} tokens and {beyond} to come, in a context of {target.max_positions}"
-            raise InputsError(told, where, "shorten it, or lower --max-new-tokens")
 
 
 def describe(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings, origin: Origin) -> Manifest:

@@ -46,6 +46,11 @@ class Recording:
     folder: Path
     manifest: Manifest
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What keeps a replay of it from counting what a live loop would, in words: nothing, where `record` made it."""
+        return ()
+
     def prompts(self, boundaries: Sequence[int] | None = None) -> Iterator[RecordedPrompt]:
         """One after another, in the order of the prompt set: only one is in memory.
 

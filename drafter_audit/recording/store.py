@@ -17,6 +17,7 @@ from drafter_audit.recording.recording import RecordedPrompt
 from drafter_audit.recording.whole_file import PARTS, write_text
 
 MANIFEST = "manifest.json"
+FIRST = f"{0:05}.safetensors"
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,9 @@ def _times(costs: Costs) -> Table:
 
 
 def _worth(result: DecodeResult, costs: Costs) -> Iterator[str]:
-    yield f"{costs.tokens_per_s:,.1f} tokens/s"
+    prefill = costs.timing.prefill_s
+    apart = "" if prefill is None else f"; reading the prompts took {prefill:.3f} s more, which is in no figure"
+    yield f"{costs.tokens_per_s:,.1f} tokens/s{apart}"
     plain = costs.timing.plain_tokens_per_s
     if plain is None:
         yield "plain decoding was not measured: no speedup, no break-even"

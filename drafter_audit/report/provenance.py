@@ -21,13 +21,15 @@ def measured_with(provenance: Provenance) -> Lines:
     target, prompts = provenance.target, provenance.prompts
     thinking = _THINKING[provenance.thinking]
     form = "raw, without the chat template" if provenance.raw else f"with the chat template{thinking}"
+    form = "as token ids" if provenance.as_tokens else form
+    tie = "" if provenance.tie_epsilon is None else f"; a gap of logits below {provenance.tie_epsilon:g} is a tie"
     kind = ", ".join((target.dtype, *filter(None, [target.quantization])))
     return Lines(
         (
             f"drafter: {at(provenance.drafter.ref, provenance.drafter.revision)}",
             f"target: {at(target.ref, target.revision)} ({kind}), {provenance.mode}",
             f"prompts: {count(prompts.count)} of {prompts.name} (sha256 {prompts.sha256[:12]}), {form}",
-            f"temperature {provenance.temperature:g}, seed {provenance.seed}: {_RULES[provenance.rule]}",
+            f"temperature {provenance.temperature:g}, seed {provenance.seed}: {_RULES[provenance.rule]}{tie}",
         ),
         "Measured with",
     )

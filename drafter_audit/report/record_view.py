@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from drafter_audit.drafter.boundaries import spelled
+from drafter_audit.measure.loops import why_not_measured
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import Recording
 from drafter_audit.report.document import Document, Table
 from drafter_audit.report.numbers import NOTHING, count, plain, size
-
-_MANY = 0.5
-"""The share of answers, capped or looping, beyond which the recording says little of a drafter."""
 
 
 def record_document(recording: Recording) -> Document:
@@ -55,11 +53,9 @@ def record_result(recording: Recording) -> dict[str, Any]:
 
 def record_remarks(recording: Recording) -> Iterator[str]:
     """What of the answers a reader must know before replaying them."""
-    answers = recording.manifest.answers
-    capped, looping = sum(answer.capped for answer in answers), sum(answer.degenerate for answer in answers)
-    if sum(answer.capped or answer.degenerate for answer in answers) > _MANY * len(answers):
-        told = f"{capped} of {len(answers)} answers hit the cap and {looping} loop"
-        yield f"{told}: raise --max-new-tokens, or choose other prompts; replay of these measures little"
+    why = why_not_measured(recording.manifest.answers)
+    if why is not None:
+        yield f"{why}: raise --max-new-tokens, or choose other prompts; a replay of these ends with exit code 3"
 
 
 def _rows(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -56,13 +57,15 @@ def _load(ref: str, source: Source, trust_remote_code: bool) -> Untyped:
 
     at = {} if source.revision is None else {"revision": source.revision, "subfolder": parse_reference(ref).path}
     try:
-        return AutoTokenizer.from_pretrained(source.name, trust_remote_code=trust_remote_code, **at)
+        loaded = AutoTokenizer.from_pretrained(source.name, trust_remote_code=trust_remote_code, **at)
     except AuditError:
         raise
     except Exception as error:  # a library's, or code of the repository's: of any type
         why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         mend = "see that its tokenizer files are whole, or pass --trust-remote-code to run the repository's own code"
         raise CannotRunError(f"transformers does not load the tokenizer: {why}", ref, mend) from error
+    loaded.model_max_length = sys.maxsize  # long texts are refused by prompts/limits, in our words and not in two
+    return loaded
 
 
 def _template(tokenizer: Untyped) -> str | None:

@@ -52,9 +52,17 @@ class Dump:
         start = counted.index(True)
         return start, counted.index(False, start) if False in counted[start:] else len(counted)
 
+    def room(self, lookahead: int) -> int:
+        """How many tokens of the answer are left before the look-ahead."""
+        start, end = self.answer or (1, len(self.tokens))
+        return end - max(start, 1) - lookahead  # the first token answers nothing
+
     def notes(self) -> Iterator[str]:
         """What a replay of it rests on, in words."""
-        yield "the text is what was dumped: whether the target would say it is not known, nor how sure it was"
+        yield (
+            "a dump: a draft is accepted where it is the dumped text's token; whether the target would say it is not "
+            "known, nor how sure it was, so no tie is told, nor how an answer ended: all count as ended"
+        )
         if self.answer is None:
             yield "where the answer begins is not in the dump: all behind the first token is taken for it"
         else:
@@ -69,11 +77,10 @@ def as_recorded(dump: Dump, id: str, boundaries: Sequence[int], lookahead: int =
     an answer too short.
     """
     slots, (prompt, end) = len(dump.states), dump.answer or (1, len(dump.tokens))
-    prompt = max(prompt, 1)  # the first token answers nothing
+    prompt, answer = max(prompt, 1), dump.room(lookahead)
     if len(boundaries) != slots or len(set(boundaries)) != slots or min(boundaries) < 0:
         what = f"boundaries {list(boundaries)} for {slots} slots"
         raise InputsError(what, dump.where, "name one boundary for each slot, or match the dump with a recording")
-    answer = end - prompt - lookahead
     if answer < 1:
         what = f"an answer of {end - prompt} tokens, of which {lookahead} are look-ahead"
         raise InputsError(what, dump.where, "leave the text out, or ask for less look-ahead")

@@ -57,7 +57,7 @@ def match_boundaries(dump: Dump, recorded: RecordedPrompt) -> tuple[SlotMatch, .
     if dump.states.shape[-1] != recorded.states.shape[-1]:
         what = f"states {dump.states.shape[-1]} wide and {recorded.states.shape[-1]}"
         raise InputsError(what, dump.where, "match it with a recording of its own target")
-    shared = _shared(dump, recorded)
+    shared = shared_tokens(dump, recorded)
     if shared < LEAST_TOKENS:
         what = f"it begins with {shared} tokens of the recorded prompt {recorded.id!r}"
         raise InputsError(what, dump.where, f"record the dumped tokens ({LEAST_TOKENS} or more) as token_ids")
@@ -65,9 +65,9 @@ def match_boundaries(dump: Dump, recorded: RecordedPrompt) -> tuple[SlotMatch, .
     return tuple(_match(slot, state[:shared].double(), theirs, recorded) for slot, state in enumerate(dump.states))
 
 
-def _shared(dump: Dump, recorded: RecordedPrompt) -> int:
+def shared_tokens(dump: Dump, recorded: RecordedPrompt) -> int:
     """How many tokens both begin with that have states in both."""
-    most = min(len(dump.tokens), recorded.states.shape[1])
+    most = min(len(dump.tokens), recorded.prompt_length + recorded.answer_length - 1)
     differ = (dump.tokens[:most] != recorded.tokens[:most]).nonzero()
     return int(differ[0]) if len(differ) else most
 

@@ -11,11 +11,17 @@ from pathlib import Path
 from drafter_audit.errors import InputsError, NotFoundError
 from drafter_audit.recording.dumps.dump import LOOKAHEAD, as_recorded
 from drafter_audit.recording.dumps.files import SUFFIXES, read_dump
+from drafter_audit.recording.dumps.matching import LEAST_TOKENS, match_boundaries, shared_tokens
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt, Recording
+from drafter_audit.recording.store import FIRST, MANIFEST
 
 Target = tuple[str, int, int]
 """A reference, its layers, the size of its vocabulary: no dump says them."""
+
+
+_LEAST = 2
+"""Tokens of an answer that take a round: the first is the prefill's."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +32,34 @@ class DumpRecording(Recording):
     slots: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        return self.notes
+
     def prompts(self, boundaries: Sequence[int] | None = None) -> Iterator[RecordedPrompt]:
-        """One after another, with all states, or those at `boundaries`. Raises as `open_dumps`, InputsError."""
+        """One after another, with all states, or those at `boundaries`; a text too short for a round is left out.
+
+        Raises as `open_dumps`; InputsError where every text is too short.
+        """
+        lookahead, none = self.manifest.lookahead, True
         for file in self.files:
-            recorded = as_recorded(read_dump(file), file.stem, self.slots, self.manifest.lookahead)
+            dump = read_dump(file)
+            if dump.room(lookahead) < _LEAST:
+                continue
+            none = False
+            recorded = as_recorded(dump, file.stem, self.slots, lookahead)
             yield recorded if boundaries is None else _only(recorded, boundaries)
+        if none:
+            what = f"no text has an answer of more than {lookahead + _LEAST - 1} tokens"
+            raise InputsError(what, str(self.folder), "ask for fewer steps, or dump longer texts")
+
+
+def is_dumps(folder: Path) -> bool:
+    """Whether there are dumps, and nothing of a recording of our own."""
+    if folder.is_file():
+        return folder.name.endswith(SUFFIXES)
+    ours = (folder / MANIFEST, folder / FIRST)
+    return not any(file.exists() for file in ours) and any(_dumped(folder))
 
 
 def dump_files(folder: Path) -> tuple[Path, ...]:
@@ -40,7 +69,7 @@ def dump_files(folder: Path) -> tuple[Path, ...]:
     """
     if folder.is_file():
         return (folder,)
-    found = [file for file in folder.rglob("*") if file.name.endswith(SUFFIXES)]
+    found = list(_dumped(folder))
     if not found:
         raise NotFoundError("no dumps", str(folder), f"name a folder with files ending in {', '.join(SUFFIXES)}")
     return tuple(sorted(found, key=_numbers))
@@ -55,7 +84,7 @@ def open_dumps(folder: Path, boundaries: Sequence[int], target: Target, lookahea
     files = dump_files(folder)
     first = read_dump(files[0])
     ref, layers, vocabulary = target
-    as_recorded(first, files[0].stem, boundaries, lookahead)
+    as_recorded(first, files[0].stem, boundaries, lookahead=0)
     if max(boundaries) > layers:
         raise InputsError(f"boundary {max(boundaries)} of {layers} layers", str(folder), f"name some of 0..{layers}")
     manifest = Manifest(
@@ -72,8 +101,38 @@ def open_dumps(folder: Path, boundaries: Sequence[int], target: Target, lookahea
         top=0,
         temperature=0.0,
         seed=0,
+        boundaries=tuple(boundaries),
+        count=len(files),
     )
-    return DumpRecording(folder, manifest, files, tuple(boundaries), tuple(first.notes()))
+    short = f"texts with answers of {lookahead + _LEAST - 1} tokens or fewer are left out, of {len(files):,} dumped"
+    return DumpRecording(folder, manifest, files, tuple(boundaries), (*first.notes(), short))
+
+
+def match_dumps(folder: Path, by: Recording, lookahead: int = LOOKAHEAD) -> DumpRecording:
+    """The same of dumps whose slots nobody names: the first dump is set against the prompt of `by`, a recording of the
+    target, that begins with most of its tokens. What each slot is stands in `notes`.
+
+    Raises as `open_dumps`; InputsError where `by` has no such prompt, or a slot is not for certain a boundary of it.
+    """
+    file = dump_files(folder)[0]
+    dump = read_dump(file)
+    lengths = [(shared_tokens(dump, prompt), prompt.id) for prompt in by.prompts(())]
+    most, id = max(lengths, key=lambda each: each[0])
+    if most < LEAST_TOKENS:
+        what = f"no prompt of {by.folder} begins with {LEAST_TOKENS} of its tokens or more, {most} at most"
+        raise InputsError(what, str(file), "record the dumped tokens, as rows of token_ids")
+    found = match_boundaries(dump, next(prompt for prompt in by.prompts() if prompt.id == id))
+    unclear = [match.text for match in found if not match.clear]
+    if unclear:
+        mend = "record more boundaries with --boundaries all, or name those of the slots with --boundaries"
+        raise InputsError("; ".join(unclear), str(file), mend)
+    target = (by.manifest.target, by.manifest.num_layers, by.manifest.vocab_size)
+    opened = open_dumps(folder, [match.boundary for match in found], target, lookahead)
+    return replace(opened, notes=(*(match.text for match in found), *opened.notes))
+
+
+def _dumped(folder: Path) -> Iterator[Path]:
+    return (file for file in folder.rglob("*") if file.name.endswith(SUFFIXES))
 
 
 def _only(recorded: RecordedPrompt, boundaries: Sequence[int]) -> RecordedPrompt:
