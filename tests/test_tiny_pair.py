@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, LlamaForCausalLM
 
 from drafter_audit.audit.lint import lint
+from drafter_audit.cli.main import main
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.model.load import load_drafter
 from drafter_audit.model.target.load import load_target
-from reference_models.tiny.training import measure, text
+from reference_models.tiny.training import measure, plot, text
+from reference_models.tiny.training.answers import answer
 from reference_models.tiny.training.drafter import BOUNDARIES, DRAFT_VOCAB, INNER
 from reference_models.tiny.training.faults import declared, faults
 from reference_models.tiny.training.network import DraftNetwork
@@ -69,6 +71,12 @@ def test_both_names_resolve_and_the_drafter_knows_its_target():
     assert load_target("tiny-target").num_layers == 12
 
 
+@pytest.mark.parametrize("name", ["tiny", "tiny-target"])
+def test_models_says_where_its_facts_are(name, capsys):
+    assert main(["models", name]) == 2
+    assert capsys.readouterr().err.endswith(f"drafter-audit params {name}\n")
+
+
 def test_its_embedding_is_the_targets_row_for_row():
     roles = {tensor.name: tensor for tensor in open_drafter("tiny", target="tiny-target").tensors}
     assert roles["embed_tokens.weight"].role == "frozen"
@@ -114,6 +122,27 @@ def test_the_prompts_are_those_that_the_tasks_give_and_none_occurs_twice():
 def test_no_training_sees_a_held_out_prompt():
     apart = text.held_out()
     assert not apart & {sample.task.prompt for seed in (1, 2, 4) for sample in text.samples(2000, seed, apart)}
+
+
+class _OfBefore(LlamaForCausalLM):
+    """With the cache's name of transformers before 5.24."""
+
+    def forward(self, input_ids, past_key_values=None, use_cache=None, logits_to_keep=0):
+        return super().forward(input_ids, cache=past_key_values, use_cache=use_cache, logits_to_keep=logits_to_keep)
+
+
+@pytest.mark.parametrize("kind", [LlamaForCausalLM, _OfBefore])
+def test_the_training_answers_as_the_tool_does(kind):
+    prompt = AutoTokenizer.from_pretrained(FOLDER / "target")("user: Sort: 3, 1")["input_ids"]
+    model = kind.from_pretrained(FOLDER / "target", dtype=torch.float32)
+    (_, ours), _ = answer(model, [prompt, prompt[:-1]], 12, 12)
+    assert ours[:12] == load_target("tiny-target").greedy(torch.tensor(prompt), 12, []).tokens.tolist()
+
+
+def test_a_plot_on_a_logarithmic_scale_shows_the_small_beside_the_large():
+    drawn = plot.bars("a", [("small", 0.1, 0.1, 0.1), ("large", 10.0, 10.0, 10.0), ("none", -0.0, 0.0, 0.0)], 0.01)
+    widths = [float(width) for width in re.findall(r'width="([\d.]+)" height="12"', drawn)]
+    assert widths == pytest.approx([widths[1] / 3, widths[1], 0.0], abs=0.1)
 
 
 def test_answers_end(recordings):

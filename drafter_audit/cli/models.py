@@ -27,12 +27,15 @@ def models(
     drafter-audit models --target moonshotai/Kimi-K2.5
     """
     from drafter_audit.errors import UsageError
-    from drafter_audit.facts import registry
+    from drafter_audit.facts import pair, registry
     from drafter_audit.report.models_view import models_document, models_result
     from drafter_audit.report.sink import emit, tell
 
     if sum(given is not None for given in (name, target, role)) > 1:
         raise UsageError("more than one of NAME, --target and --role", "drafter-audit models", "give one of them")
+    if name in pair.NAMES:
+        mend = f"its files travel whole: drafter-audit params {name}"
+        raise UsageError(f"no record describes {name!r}, of the reference pair", "drafter-audit models", mend)
     records: tuple[registry.Record, ...]
     if name is not None:
         records = (registry.find(name) or registry.load(name),)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import cast
 
 from drafter_audit.errors import CannotRunError, InputsError
 from drafter_audit.model.target.parts import Untyped
+
+_NAMES = ("cache", "past_key_values", "cache_params")
+"""What a model's forward calls its cache: transformers 5.24 says `cache`, which was `past_key_values` before."""
 
 _PER_TOKEN = {"DynamicLayer", "DynamicIndexedLayer", "DummyLayer"}
 """Layers of transformers' cache that keep what they hold of each token apart (5.24 cache_utils.py)."""
 
 _WINDOW = "DynamicSlidingWindowLayer"
 """One that keeps the last tokens only, for sliding and for chunked attention."""
+
+
+def name_in(parameters: Container[str]) -> str | None:
+    """What a forward with those parameters calls its cache; None where it takes none.
+
+    >>> name_in({"input_ids", "past_key_values"})
+    'past_key_values'
+    """
+    return next((name for name in _NAMES if name in parameters), None)
 
 
 def new_cache(config: Untyped, *, whole: bool = False) -> Untyped:

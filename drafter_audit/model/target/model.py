@@ -19,9 +19,6 @@ from drafter_audit.model.target.parts import Parts, Untyped
 from drafter_audit.model.target.ranks import ALONE, Ranks, failures
 from drafter_audit.model.target.taps import Sink, Taps, checked_boundaries
 
-_CACHES = ("cache", "past_key_values", "cache_params")
-"""What a model's forward calls its cache: transformers 5.24 says `cache`, which was `past_key_values` before."""
-
 
 @dataclass(frozen=True)
 class Greedy:
@@ -151,7 +148,7 @@ class TargetModel:
 
     @cached_property
     def _cache_name(self) -> str | None:
-        return next((name for name in _CACHES if name in self._parameters), None)
+        return cache.name_in(self._parameters)
 
     @cached_property
     def _device(self) -> torch.device:

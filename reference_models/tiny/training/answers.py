@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from torch import Tensor
 from transformers import DynamicCache, LlamaForCausalLM
 
+from drafter_audit.model.target.cache import name_in
 from reference_models.tiny.training.batches import Row
 
 END = 2
@@ -32,11 +35,13 @@ def answer(target: LlamaForCausalLM, prompts: list[list[int]], longest: int, bey
 
 def _greedy(target: LlamaForCausalLM, ids: Tensor, longest: int, beyond: int) -> Tensor:
     """The likeliest tokens [n, at most `longest`]; ends `beyond` tokens after the last row has ended."""
-    cache, given, since = DynamicCache(config=target.config), ids, 0
+    # The cache's name differs from one release of transformers to another.
+    past = {str(name_in(inspect.signature(target.forward).parameters)): DynamicCache(config=target.config)}
+    given, since = ids, 0
     made: list[Tensor] = []
     ended = torch.zeros(len(ids), dtype=torch.bool)
     while len(made) < longest and since <= beyond:
-        given = target(input_ids=given, cache=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)
+        given = target(input_ids=given, use_cache=True, **past, logits_to_keep=1).logits[:, -1:].argmax(-1)
         made.append(given)
         ended |= given[:, 0] == END
         since += int(ended.all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -26,17 +27,21 @@ def lines(
         if place < len(marked):
             x, y = points[marked[place]]
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="none" stroke="{colour}" stroke-width="2"/>')
-    return _svg(HEIGHT + 60, parts)
+    return _svg(TOP + HEIGHT + 40, parts)
 
 
-def bars(title: str, rows: Sequence[tuple[str, float, float, float]]) -> str:
-    """A bar for each row (name, value, low, high) with its interval as a line."""
-    top = max(high for _, _, _, high in rows)
-    bottom = min(0.0, *(low for _, _, low, _ in rows))
-    scale = (WIDTH - 290) / (top - bottom)
+def bars(title: str, rows: Sequence[tuple[str, float, float, float]], least: float | None = None) -> str:
+    """A bar for each row (name, value, low, high) with its interval as a line; on a logarithmic scale from `least` if
+    that is given, what is below having no length."""
+
+    def scaled(value: float) -> float:
+        return value if least is None else math.log(max(value, least) / least)
+
+    top = max(scaled(high) for _, _, _, high in rows)
+    bottom = min(0.0, *(scaled(low) for _, _, low, _ in rows))
 
     def x(value: float) -> float:
-        return 230 + (value - bottom) * scale
+        return 230 + (scaled(value) - bottom) * (WIDTH - 290) / (top - bottom)
 
     parts = [f'<text x="10" y="18" {_TEXT} font-weight="bold">{escape(title)}</text>']
     for place, (name, value, low, high) in enumerate(rows):

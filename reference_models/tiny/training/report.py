@@ -69,12 +69,16 @@ def _write_log(log: Path, facts: dict[str, Any]) -> None:
     names = [f"slot {slot}, trained at {boundary}" for slot, boundary in enumerate(BOUNDARIES)]
     curves = dict(zip(names, facts["curves"], strict=True))
     slots = ("boundary that the slot is given", range(len(facts["curves"][0])))
-    drawn = plot.lines("KL with one slot moved", slots, curves, BOUNDARIES)
+    drawn = plot.lines("KL with one slot moved, nats", slots, curves, BOUNDARIES)
     (log / "slots.svg").write_text(drawn, "utf-8")
     wrong = facts["faults"][1:]
-    for key, title in (("kl", "KL added by each fault"), ("accept_len", "accept_len changed by each fault")):
+    plots = (
+        ("kl", "KL added by each fault, nats, logarithmic from 0.01", 0.01),
+        ("accept_len", "accept_len changed by each fault, tokens per round", None),
+    )
+    for key, title, least in plots:
         rows = [(row["name"], *(row[f"{key}_difference"][part] for part in ("value", "low", "high"))) for row in wrong]
-        (log / f"faults_{key}.svg").write_text(plot.bars(title, rows), "utf-8")
+        (log / f"faults_{key}.svg").write_text(plot.bars(title, rows, least), "utf-8")
     for stage, keys in (("target", ("loss", "likeness")), ("drafter", ("kl_0", "kl_1", "kl_2", "kl_3", "kl_4"))):
         logged = _columns(log / f"{stage}.csv")
         places = ("steps", [int(step) for step in logged["step"]])
