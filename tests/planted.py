@@ -100,7 +100,7 @@ def _no_last_norm(config: Config, _: Weights) -> None:
 
 
 PLANTS: dict[str, Plant] = {
-    "ids +1": _ids(2, 6, 9),
+    "ids +1": _ids(3, 7, 10),
     "ids -1": _ids(0, 4, 7),
     "slot 0 +1": _ids(2, 5, 8),
     "slot 1 -2": _ids(1, 3, 8),

@@ -67,8 +67,8 @@ class Aims:
         """Log-probs [n, draft_vocab] -> those of the distinct ids."""
         if self.merged is None:
             return logits
-        summed = logits.new_zeros((len(logits), int(self.merged.max()) + 1))
-        return summed.index_add_(1, self.merged, logits.exp()).log()
+        shares = logits.double().exp()  # in float32 those below e^-103 would be none
+        return shares.new_zeros((len(shares), int(self.merged.max()) + 1)).index_add_(1, self.merged, shares).log()
 
 
 def _distinct(ids: Tensor) -> tuple[Tensor, Tensor]:

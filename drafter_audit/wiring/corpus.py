@@ -77,10 +77,11 @@ class Pack:
         return cls(rows, lengths, starts, prompts[0].boundaries, *on_device)
 
     def paired(self, by: int, at: Tensor | None = None) -> Tensor:
-        """The token `by` after that of each position, or of the positions `at`; 0 past either end of its text."""
+        """The token `by` after that of each position, or of the positions `at`. 0 past the end of its text, and in
+        the place of its first token, which `Drafter.unroll` is not given either."""
         offsets, ends, places = (x if at is None else x[at] for x in (self.offsets, self.ends, self.places))
         wanted = offsets + places + by
-        inside = (places + by >= 0) & (wanted < ends)
+        inside = (places + by >= 1) & (wanted < ends)
         return torch.where(inside, self.tokens[wanted.clamp(0, len(self.tokens) - 1)], 0)
 
     def thought_after(self, steps: int) -> tuple[Tensor, Tensor]:

@@ -73,11 +73,19 @@ class Probe:
         check_fits(self.spec, declared, recording.manifest, steps)
         self.variants, self.declared, self.steps, self.watch = variants, declared, steps, watch
         self.corpus = Corpus.of(recording, variants.place[1])
+        self._whole: dict[str, Score] = {}
         self.scope = Scope(self.spec, recording.manifest.num_layers, self.corpus.recorded)
 
     def under(self, wiring: Wiring) -> Drafter:
         """Raises as `load_drafter`."""
         return self.variants.under(wiring)
+
+    def whole(self, wiring: Wiring) -> Score:
+        """How the drafter does under `wiring` on all prompts, computed once. Raises as `load_drafter`."""
+        key = repr(wiring)
+        if key not in self._whole:
+            self._whole[key] = self.score(self.under(wiring))
+        return self._whole[key]
 
     def score(self, drafter: Drafter, groups: Sequence[int] = EVERY, *, shuffled: bool = False) -> Score:
         """How one drafter does on those groups of prompts."""

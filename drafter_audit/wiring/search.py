@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import AuditError
 from drafter_audit.wiring.controls import control, taps_worth
-from drafter_audit.wiring.hypotheses import knob_of, moved, reverted
+from drafter_audit.wiring.hypotheses import STATES, knob_of, moved, reverted
 from drafter_audit.wiring.judge import MIN_GAIN, Judge, judged_by
 from drafter_audit.wiring.paired import mean_of
 from drafter_audit.wiring.probe import LATER, Attempt, Probe
@@ -87,8 +87,18 @@ def _winner(judge: Judge, here: _Stand, attempts: Sequence[Attempt]) -> Attempt 
         if ranked:
             _, best = max(ranked, key=lambda one: one[0])
             if judge.better(best.kl(here.score), best.kl(best.score)):
-                return best
+                return _most_usual(judge, best, [each for _, each in ranked])
     return None
+
+
+def _most_usual(judge: Judge, best: Attempt, ranked: Sequence[Attempt]) -> Attempt:
+    """Of values of the best one's knob that do as well as it, to within the least gain, the first that is listed: the
+    most usual stand first. Which boundaries are read has no usual value."""
+    if best.hypothesis.knob in STATES:
+        return best
+    own = best.kl(best.score)
+    rivals = (each for each in ranked if each.hypothesis.knob == best.hypothesis.knob)
+    return next(each for each in rivals if judge.chosen_by(own, each.kl(each.score)) >= -judge.min_gain)
 
 
 def _tier(knob: str) -> int:
@@ -104,7 +114,7 @@ def _without_needless(judge: Judge, best: _Stand, declared: _Stand) -> _Stand:
     """`best` with every change taken back whose gain is not confirmed once all others are made."""
     while True:
         needless = []
-        for knob, less in _less(judge.probe, best.wiring, declared):
+        for knob, less in _less(judge.probe, best.wiring, declared.wiring):
             before, after = (judged_by(each.score, later=knob in LATER) for each in (less, best))
             if judge.confirmed(before, after) is None:
                 needless.append((judge.chosen_by(before, after), less))
@@ -113,17 +123,17 @@ def _without_needless(judge: Judge, best: _Stand, declared: _Stand) -> _Stand:
         best = min(needless, key=lambda one: one[0])[1]
 
 
-def _less(probe: Probe, best: Wiring, declared: _Stand) -> Iterator[tuple[str, _Stand]]:
+def _less(probe: Probe, best: Wiring, declared: Wiring) -> Iterator[tuple[str, _Stand]]:
     """`best` with one change taken back: a knob, or one slot where several were moved. What cannot be run is needed."""
-    knobs = knob_of(best, declared.wiring)
-    wirings = [(knob, reverted(best, declared.wiring, knob)) for knob in knobs]
+    knobs = knob_of(best, declared)
+    wirings = [(knob, reverted(best, declared, knob)) for knob in knobs]
     if "boundaries" in knobs:
-        pairs = enumerate(zip(best.boundaries or (), declared.wiring.boundaries or (), strict=True))
+        pairs = enumerate(zip(best.boundaries or (), declared.boundaries or (), strict=True))
         changed = [(slot, before) for slot, (now, before) in pairs if now != before]
         wirings += [("boundaries", moved(best, *each)) for each in changed if len(changed) > 1]
     for knob, wiring in wirings:
         try:
-            yield knob, declared if wiring == declared.wiring else _stand(probe, wiring)
+            yield knob, _stand(probe, wiring)
         except AuditError:  # of no other wiring than the best: there is nothing to take back
             continue
 
@@ -162,7 +172,7 @@ def _unseen(attempts: Sequence[Attempt], base: Score, judge: Judge) -> Iterator[
 
 
 def _stand(probe: Probe, wiring: Wiring) -> _Stand:
-    return _Stand(wiring, probe.score(probe.under(wiring)))
+    return _Stand(wiring, probe.whole(wiring))
 
 
 def _described(probe: Probe) -> dict[str, object]:
