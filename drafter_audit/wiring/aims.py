@@ -58,7 +58,8 @@ class Aims:
         shares = thought.masked_fill(~held, float("-inf")).log_softmax(dim=-1).masked_fill(~known[:, None], 0.0)
         weights = shares.exp() * held
         mass = (thought - pack.logsumexp[:, None].double()).exp()
-        left = (1 - mass.sum(dim=-1)).clamp(min=0.0)
+        whole = pack.top_ids.shape[1] >= vocabulary  # what rounding leaves of one is then no token's
+        left = torch.zeros_like(pack.logsumexp) if whole else (1 - mass.sum(dim=-1)).clamp(min=0.0)
         omitted = left / (left + (mass * held).sum(dim=-1)).clamp(min=1e-30)
         entropy = (weights * shares.masked_fill(~held, 0.0)).sum(dim=-1)
         return cls(columns.clamp(min=0), weights, entropy, known, omitted, ids, merged if several else None)

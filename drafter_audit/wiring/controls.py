@@ -30,9 +30,8 @@ def control(probe: Probe) -> Control:
     return Control(permuted, unmapped)
 
 
-def taps_worth(probe: Probe, declared: Score) -> TapsWorth | None:
-    """The declared wiring, each position given the fused states of another. None where nothing is fused but the last
-    state is read, and positions are too few to shuffle."""
+def taps_worth(probe: Probe, declared: Score) -> TapsWorth:
+    """The declared wiring, each position given the fused states of another, of any prompt beside it."""
     shuffled = probe.score(probe.under(probe.declared), shuffled=True)
     whole, without = mean_of(declared.kl[0]), mean_of(shuffled.kl[0])
     accepted, left = 1 + float(declared.accepted.mean()), 1 + float(shuffled.accepted.mean())

@@ -193,7 +193,7 @@ class Found:
     hypotheses: tuple[Tried, ...]
     not_observable: tuple[NotObservable, ...]
     control: Control
-    taps_worth: TapsWorth | None
+    taps_worth: TapsWorth
     steps: int
     min_gain: float
     prompts: tuple[int, int]
@@ -208,7 +208,7 @@ class Found:
             "best": self.best.to_dict(),
             **{part: [each.to_dict() for each in getattr(self, part)] for part in parts},
             "control": self.control.to_dict(),
-            "taps_worth": None if self.taps_worth is None else self.taps_worth.to_dict(),
+            "taps_worth": self.taps_worth.to_dict(),
             "steps": self.steps,
             "min_gain": self.min_gain,
             "prompts": list(self.prompts),
