@@ -8,10 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.hub import Hub
+
+if TYPE_CHECKING:
+    from drafter_audit.recording.recording import Recording
 
 _HUB = pytest.StashKey[Hub]()
 _HOME = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
@@ -59,6 +63,14 @@ def run_python(request: pytest.FixtureRequest) -> RunPython:
         return subprocess.run(command, env={**env, **changes}, capture_output=True, text=True, check=False, timeout=60)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def tiny_recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """Twenty prompts of the reference target, recorded once for all tests that ask."""
+    from tests.tiny_recording import record_tiny
+
+    return record_tiny(tmp_path_factory.mktemp("recording") / "tiny")
 
 
 @pytest.fixture(autouse=True)

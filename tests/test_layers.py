@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent / "drafter_audit"
 # From the ground up. `errors` and the package's version are everybody's.
 STOREYS = (
     *("measure", "facts", "sources", "checkpoint", "drafter", "prompts", "model", "recording", "decode"),
-    *("engines", "audit", "report", "cli"),
+    *("engines", "wiring", "audit", "report", "cli"),
 )
 LIBRARIES = {"torch", "transformers", "accelerate"}
-RUNS_MODELS = {"model", "recording", "decode"}
+RUNS_MODELS = {"model", "recording", "decode", "wiring"}
 
 
 def modules() -> list[Path]:

@@ -48,37 +48,80 @@ def load_drafter(
     is not run, CheckpointError for tensors that are missing or of another shape, UsageError for an unknown dtype or
     device, and what opening a reference raises.
     """
-    place = place_of(dtype, device)
     if wiring is not None and not isinstance(wiring, Wiring):
         raise UsageError(
             f"a wiring of type {type(wiring).__name__}", "load_drafter", "pass a drafter_audit.drafter.wiring.Wiring"
         )
+    variants = open_variants(ref, target=target, dtype=dtype, device=device)
+    wired = declared_wiring(variants.spec) if wiring is None else wiring
+    if wired is None:
+        raise CannotRunError(f"no wiring is known for kind {variants.spec.kind.name}", variants.spec.name, "pass one")
+    return variants.under(wired)
+
+
+@dataclass
+class _Kept:
+    """What was read of one drafter, so that it is read, cast and counted once for all its wirings."""
+
+    stored: dict[tuple[str, tuple[int, ...]], Tensor] = field(default_factory=dict)
+    lent: dict[tuple[str, tuple[int, ...], tuple[int, ...] | None], tuple[Tensor, Borrowed]] = field(
+        default_factory=dict
+    )
+    ones: set[str] = field(default_factory=set)
+    bad: dict[int, int] = field(default_factory=dict)
+    lends: bool | None = None
+
+    def non_finite(self, tensor: Tensor) -> int:
+        if id(tensor) not in self.bad:
+            self.bad[id(tensor)] = non_finite(tensor)
+        return self.bad[id(tensor)]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """One drafter under any number of wirings, which share their tensors. `target` is whom it borrows from, `named`
+    whether the user said so, `dtype` and `place` what it computes in."""
+
+    spec: DrafterSpec
+    target: str | None
+    named: bool
+    dtype: str
+    place: Place
+    _kept: _Kept = field(default_factory=_Kept, repr=False)
+
+    def under(self, wiring: Wiring) -> Drafter:
+        """The drafter under `wiring`. Raises as `load_drafter`."""
+        spec = self.spec
+        check_told(wiring, spec.name)
+        check_values(wiring)
+        loading = _Loading(spec, wiring, self.place, self.target, self.named, self._kept)
+        weights = loading.read()
+        report = loading.report(weights, self.dtype)
+        d2t = weights.pop(MAP, None) if wiring.vocab_map != "identity" else None
+        network = build_network(weights, spec.architecture, spec.kind.name, wiring)
+        _check_map(spec, d2t, network.head.weight.shape[0])
+        return Drafter(spec, wiring, report, network, d2t, _states_shape(spec))
+
+
+def open_variants(ref: str, *, target: str | None = None, dtype: str = "float32", device: str = "cpu") -> Variants:
+    """The drafter `ref`, of which no weight is read before `under` needs it. Arguments and errors as `load_drafter`."""
+    place = place_of(dtype, device)
     spec = open_drafter(ref, target=target)
     check_runnable(spec)
-    wired = declared_wiring(spec) if wiring is None else wiring
-    if wired is None:
-        raise CannotRunError(f"no wiring is known for kind {spec.kind.name}", spec.name, "pass one")
-    check_told(wired, spec.name)
-    check_values(wired)
-    loading = _Loading(spec, wired, place, lender(spec, target), target is not None)
-    weights = loading.read()
-    report = loading.report(weights, dtype)
-    d2t = weights.pop(MAP, None) if wired.vocab_map != "identity" else None
-    network = build_network(weights, spec.architecture, spec.kind.name, wired)
-    _check_map(spec, d2t, network.head.weight.shape[0])
-    return Drafter(spec, wired, report, network, d2t, _states_shape(spec))
+    return Variants(spec, lender(spec, target), target is not None, dtype, place)
 
 
 @dataclass
 class _Loading:
     """One drafter's tensors while they are read. Each is cast to `place` before the next is read. `target` is whom to
-    borrow from, `named` whether the user said so."""
+    borrow from, `named` whether the user said so; `kept` is what other wirings have read already."""
 
     spec: DrafterSpec
     wiring: Wiring
     place: Place
     target: str | None
     named: bool
+    kept: _Kept
     used: set[str] = field(default_factory=set)
     borrowed: list[Borrowed] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -101,7 +144,7 @@ class _Loading:
 
     def report(self, weights: dict[str, Tensor], dtype: str) -> LoadReport:
         table = self.spec.table or ()
-        bad = {name: non_finite(tensor) for name, tensor in weights.items()}
+        bad = {name: self.kept.non_finite(tensor) for name, tensor in weights.items()}
         return LoadReport(
             wiring=self.wiring,
             dtype=dtype,
@@ -132,13 +175,20 @@ class _Loading:
         """One tensor of the file, cut out of a fused one if need be. Raises CheckpointError for another shape."""
         info = next(self._sources({name: shape}))
         self.used.add(info.name)
+        if (name, shape) not in self.kept.stored:
+            self.kept.stored[name, shape] = self._read(info, name, shape)
+        if name in self.kept.ones:
+            self.all_ones.append(name)
+        return self.kept.stored[name, shape]
+
+    def _read(self, info: TensorInfo, name: str, shape: tuple[int, ...]) -> Tensor:
         part = info if canonical(info.name) == name or is_norm(name) else _cut(info, name, self.spec)
         if part.shape != shape:
             what = f"{info.name} has the shape {list(info.shape)} where {list(shape)} is needed for {name}"
             raise CheckpointError(what, f"{self.spec.name}/{info.file}", "make config.json agree with the weights")
         tensor = read_tensor(self.spec.origin, part)
         if is_norm(name) and bool((tensor == 1).all()):
-            self.all_ones.append(name)
+            self.kept.ones.add(name)
         return cast(tensor, name, self.place, f"{self.spec.name}/{info.file}")
 
     def _tables(self, shapes: Shapes, d2t: Tensor | None) -> dict[str, Tensor]:
@@ -153,12 +203,20 @@ class _Loading:
         copy = name in self.spec.clues.tensors and name == EMBEDDING
         if source == "own":
             return self._stored(name, shape)
-        if copy and not (self.named and self.target is not None and has_weights(self.target)):
+        if copy and not (self.named and self._lends()):
             self.notes.append(f"{name} is the file's copy, taken for the target's: no target with weights was named")
             return self._stored(name, shape)
-        tensor, borrowed = borrow(self.spec, name, self.target, shape, rows)
-        self.borrowed.append(borrowed)
-        return cast(tensor, name, self.place, borrowed.target)
+        key = (name, shape, None if rows is None else tuple(rows))
+        if key not in self.kept.lent:
+            tensor, borrowed = borrow(self.spec, name, self.target, shape, rows)
+            self.kept.lent[key] = cast(tensor, name, self.place, borrowed.target), borrowed
+        self.borrowed.append(self.kept.lent[key][1])
+        return self.kept.lent[key][0]
+
+    def _lends(self) -> bool:
+        if self.kept.lends is None:
+            self.kept.lends = self.target is not None and has_weights(self.target)
+        return self.kept.lends
 
     def _left_out(self) -> list[TensorRole]:
         return [role for role in self.spec.tensors if role.dtype is not None and role.name not in self.used]
