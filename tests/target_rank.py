@@ -19,9 +19,12 @@ from safetensors.torch import save_file
 
 from drafter_audit.cli import main
 from drafter_audit.cli.main import cli
+from drafter_audit.cli.options import output_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
-from drafter_audit.errors import AuditError
+from drafter_audit.errors import EXIT_CHECK_FAILED, AuditError
 from drafter_audit.ranks import Rank
+from drafter_audit.report.document import Document, Table
+from drafter_audit.report.sink import emit, tell
 
 PROMPT, NEW, BOUNDARIES = list(range(9, 26)), 8, (0, 1, 2, 3, 4)
 LONG = PROMPT * 500
@@ -45,6 +48,20 @@ def run(fault: str, refs: tuple[str, ...], target: TargetOptions) -> None:
         if loaded.ranks.first:
             held = sum(getattr(each, "_local_tensor", each).numel() for each in loaded.model.parameters())
             save_file({"tokens": made.tokens, "states": made.states, "held": torch.tensor(held)}, Path(ref, RESULT))
+
+
+@cli.command()
+@target_options
+@output_options
+@click.pass_context
+def judge(context: click.Context, target: TargetOptions, style: str, output: str | None) -> None:
+    """A check that fails, on every rank, while the first one still writes."""
+    loaded = target.load()
+    if loaded.ranks.first:
+        time.sleep(3)
+    emit(Document((), Table((), ())), {"ranks": loaded.ranks.size}, style=style, output=output, command=context.obj)
+    tell("judged")
+    context.exit(EXIT_CHECK_FAILED)
 
 
 def _killed() -> None:

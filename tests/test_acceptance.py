@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from drafter_audit.errors import AuditError
 from drafter_audit.measure.acceptance import Acceptance, PromptCounts
-from tests.acceptance_runs import runs
+from tests.acceptance_runs import drawn, runs
 
 
 def counted(rounds: list[int], steps: int = 3, **told: int) -> Acceptance:
     return Acceptance.pooled([PromptCounts.of("p", None, rounds, steps=steps, **told)], steps=steps)
 
 
+@drawn
 @given(runs())
 def test_identities_of_every_run(run: Acceptance) -> None:
     assert run.histogram is not None
@@ -32,6 +33,7 @@ def test_identities_of_every_run(run: Acceptance) -> None:
     assert run.unknown == ()
 
 
+@drawn
 @given(runs())
 def test_rates_say_the_same_as_counts(run: Acceptance) -> None:
     assert run.per_position is not None
@@ -46,6 +48,7 @@ def test_rates_say_the_same_as_counts(run: Acceptance) -> None:
         assert unconditional == pytest.approx(reached)
 
 
+@drawn
 @given(runs(), st.sampled_from(["rounds", "accepted", "drafted", "tokens", "overshoot", "prompts", "steps"]),
        st.sampled_from([-1, 1]))  # fmt: skip
 def test_no_count_can_be_off_by_one(run: Acceptance, name: str, by: int) -> None:
@@ -53,6 +56,7 @@ def test_no_count_can_be_off_by_one(run: Acceptance, name: str, by: int) -> None
         replace(run, **{name: getattr(run, name) + by})
 
 
+@drawn
 @given(runs(), st.data())
 def test_no_round_can_be_moved_in_the_histogram(run: Acceptance, data: st.DataObject) -> None:
     assert run.histogram is not None
@@ -65,6 +69,7 @@ def test_no_round_can_be_moved_in_the_histogram(run: Acceptance, data: st.DataOb
             replace(run, histogram=tuple(moved))
 
 
+@drawn
 @given(runs())
 def test_counters_of_a_run_say_what_the_run_says(run: Acceptance) -> None:
     """A run as vLLM's counters give it: S, D, A and per position, no prompts."""
@@ -181,6 +186,7 @@ FIELDS = {
 PER_PROMPT = {"id", "category", "tokens", "rounds", "accepted", "overshoot", "capped", "degenerate"}
 
 
+@drawn
 @given(runs())
 def test_the_json_has_the_names_agreed_on(run: Acceptance) -> None:
     told = run.to_dict()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drafter_audit.errors import UsageError
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import NOT_MEASURED, Costs, StepCosts, Timing
-from tests.acceptance_runs import runs
+from tests.acceptance_runs import drawn, runs
 
 # 94 tok/s at accept_len 2.1 and 2 steps, 88.8 tok/s plain; verification took 95% of a cycle.
 CYCLE = 2.1 / 94
@@ -73,6 +73,7 @@ def test_the_json_says_the_same_with_and_without_times() -> None:
     assert {"verify_s", "draft_s", "extend_s", "other_s"} <= MEASURED.to_dict()["timing"].keys()
 
 
+@drawn
 @given(runs(), *[st.floats(0.001, 10)] * 5)
 def test_a_cycle_is_the_same_by_round_and_by_step(
     run: Acceptance, verify: float, draft: float, extend: float, other: float, plain: float
@@ -89,6 +90,7 @@ def test_a_cycle_is_the_same_by_round_and_by_step(
 rates = st.lists(st.floats(0.01, 1), min_size=1, max_size=10).map(lambda rates: sorted(rates, reverse=True))
 
 
+@drawn
 @given(rates, st.floats(0.1, 100), st.floats(0.001, 100))
 def test_one_more_step_pays_while_its_rate_exceeds_its_share_of_the_cycle(
     rates: list[float], verify: float, draft: float

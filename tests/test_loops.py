@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from drafter_audit.measure.acceptance import PromptCounts
@@ -31,6 +34,14 @@ def test_a_loop_of_any_period_is_found_whatever_comes_before(period: int) -> Non
     assert loops([*range(90), *piece * copies, *piece[: period // 2]])
     assert not loops([*range(90), *piece * copies, 7])  # it was left again
     assert not loops(piece * 3 + piece[:-1])
+
+
+def test_greedy_text_of_a_real_target() -> None:
+    """All four loop after a few words (" the the the", blanks, "____"); the last tokens of three have left it again."""
+    answers = json.loads((Path(__file__).parent / "data" / "greedy_loops.json").read_text())["answers"]
+    assert [loops(answer[:20]) for answer in answers] == [False] * 4
+    assert [loops(answer[:64]) for answer in answers] == [True] * 4
+    assert [loops(answer) for answer in answers] == [False, False, True, False]
 
 
 def counts(*flags: tuple[bool, bool]) -> list[PromptCounts]:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
 from drafter_audit.errors import CannotRunError, InputsError
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import TargetModel
-from tests.tiny_targets import FAMILIES, HIDDEN, LAYERS, VOCABULARY, write_family
+from drafter_audit.model.target.self_check import check
+from tests.tiny_targets import FAMILIES, HIDDEN, LAYERS, PLAIN, VOCABULARY, write_family, write_model
 
 TEXT = torch.arange(9, 26)
 ALL = range(LAYERS + 1)
@@ -43,7 +45,7 @@ def test_states_are_what_transformers_returns(name: str, tmp_path: Path) -> None
     assert close(last, theirs.hidden_states[-1][0])
     assert not close(states[-1], theirs.hidden_states[-1][0])
     assert torch.equal(logits, theirs.logits[0])
-    assert torch.equal(target.chosen_from(states[-1]), logits.argmax(-1))
+    assert torch.equal(target.scores_from(states[-1]).argmax(-1), logits.argmax(-1))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -128,6 +130,49 @@ def test_tokens_are_the_targets(ids: Any, llama: TargetModel) -> None:
         llama.forward_with_taps(ids, (0,))
 
 
+@pytest.mark.parametrize("to", ["cuda:99", "meta", "nowhere", None, 5])
+def test_states_go_to_a_device_that_is_here(to: Any, llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match=r"no device .*here are cpu, and"):
+        llama.forward_with_taps(TEXT, (0,), to=to)
+
+
+@pytest.mark.parametrize("past", [5, "past", (), torch.zeros(3), transformers.DynamicCache()])
+def test_a_past_comes_from_the_target(past: Any, llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match="take it from new_cache"):
+        llama.forward_with_taps(TEXT, (0,), past=past)
+
+
+@pytest.mark.parametrize("number", ["3", 1.0, None, 0, -1])
+def test_new_tokens_are_at_least_one(number: Any, llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match=r"new tokens, .*, give"):
+        llama.greedy(TEXT, number, (0,))
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 17), (1, 1), (5, 5), (17, 17), (99, 17)])
+def test_logits_of_the_last_positions(asked: int, kept: int, llama: TargetModel) -> None:
+    whole = llama.forward_with_taps(TEXT, ())[0]
+    logits = llama.forward_with_taps(TEXT, (), logits_to_keep=asked)[0]
+    assert logits.shape == (kept, VOCABULARY)
+    assert close(logits, whole[-kept:])
+
+
+@pytest.mark.parametrize("asked", [-1, 1.0, "1", None])
+def test_logits_to_keep_are_a_whole_number(asked: Any, llama: TargetModel) -> None:
+    with pytest.raises(InputsError, match="logits to keep"):
+        llama.forward_with_taps(TEXT, (), logits_to_keep=asked)
+
+
+def test_a_text_has_no_more_tokens_than_the_target_has_positions(llama: TargetModel) -> None:
+    assert llama.max_positions == PLAIN["max_position_embeddings"] == 128
+    past = llama.new_cache()
+    llama.forward_with_taps([3] * 120, (), past=past)
+    llama.forward_with_taps([3] * 8, (), past=past)
+    with pytest.raises(InputsError, match=r"a text of 129 tokens, .*, the target has 128 positions"):
+        llama.forward_with_taps([3], (), past=past)
+    with pytest.raises(InputsError, match="a text of 129 tokens"):
+        llama.forward_with_taps([3] * 129, ())
+
+
 def changed(tmp_path: Path) -> TargetModel:
     """A Llama of its own, to be damaged."""
     return load_target(write_family("llama", tmp_path))
@@ -186,7 +231,7 @@ def test_the_check_names_the_boundary_that_would_do(llama: TargetModel) -> None:
     first, second, third, last = llama.parts.layers
     wrong = replace(llama, parts=replace(llama.parts, layers=(first, last, third, second)))
     with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own tokens, boundary 2 would"):
-        wrong.check()
+        check(wrong)
 
 
 @torch.no_grad()
@@ -194,16 +239,58 @@ def test_the_check_finds_a_norm_that_is_passed_by(tmp_path: Path) -> None:
     """The model goes around its final norm, whose gain differs by channel."""
     target = changed(tmp_path)
     target.parts.norm.weight.copy_(torch.linspace(-3, 3, HIDDEN))
-    target.check()
+    check(target)
     target.model.model.norm = torch.nn.Identity()
     with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own tokens, no boundary would"):
-        target.check()
+        check(target)
+
+
+@torch.no_grad()
+def test_the_check_finds_a_norm_of_equal_gains_that_is_passed_by(tmp_path: Path) -> None:
+    """The tokens are the same then: each position's logits are its true ones times a factor."""
+    target = changed(tmp_path)
+    assert len(set(target.parts.norm.weight.tolist())) == 1
+    target.model.model.norm = torch.nn.Identity()
+    with pytest.raises(CannotRunError, match="over boundary 4 do not give the target's own logits, no boundary would"):
+        check(target)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("Gemma2", {"final_logit_softcapping": 2.0, "sliding_window": 8}),  # far below its logits: most are capped
+        ("Granite", {"logits_scaling": 7.0}),
+        ("Cohere", {"logit_scale": 0.07}),
+        ("Llama", {}),
+    ],
+)
+def test_the_check_passes_logits_that_are_capped_or_scaled(
+    model: str, settings: dict[str, Any], dtype: str, tmp_path: Path
+) -> None:
+    """Behind the head (transformers 5.24 models/gemma2, granite and cohere)."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{model}Config")(**(PLAIN | settings))
+    ref = write_model(getattr(transformers, f"{model}ForCausalLM")(config), tmp_path)
+    target = load_target(ref, dtype=dtype)
+    logits, states = target.forward_with_taps(TEXT, (LAYERS,))
+    assert torch.equal(logits, target.scores_from(states[0])) == (model == "Llama")
+    with torch.no_grad():
+        target.parts.norm.weight.fill_(1.0)
+    passed_by = replace(target, parts=replace(target.parts, norm=torch.nn.Identity()))
+    with pytest.raises(CannotRunError, match="do not give the target's own"):
+        check(passed_by)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_check_passes_each_family_in_half_precision(name: str, tmp_path: Path) -> None:
+    assert load_target(write_family(name, tmp_path), dtype="bfloat16").dtype == "bfloat16"
 
 
 def test_the_check_says_where_no_boundary_would_do(llama: TargetModel) -> None:
     wrong = replace(llama, parts=replace(llama.parts, layers=llama.parts.layers[:-1]), num_layers=LAYERS - 1)
     with pytest.raises(CannotRunError, match="no boundary would"):
-        wrong.check()
+        check(wrong)
 
 
 def test_streams_beside_each_other_are_no_state(llama: TargetModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,9 +13,21 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from drafter_audit.errors import CannotRunError, CheckpointError, NotFoundError, UsageError
+from drafter_audit.checkpoint.config import read_config
+from drafter_audit.drafter.config_view import ConfigView
+from drafter_audit.errors import (
+    AccessError,
+    CannotRunError,
+    CheckpointError,
+    ConfigError,
+    NetworkError,
+    NotFoundError,
+    UsageError,
+)
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.parts import find_parts
+from drafter_audit.model.target.stated import end_ids
+from drafter_audit.sources.open import open_source
 from tests.hub import Hub
 from tests.tiny_targets import HIDDEN, LAYERS, VOCABULARY, edit_config, write_family
 
@@ -41,6 +54,47 @@ def test_what_a_target_says_of_itself(tmp_path: Path) -> None:
     assert (target.num_layers, target.hidden_size, target.vocab_size) == (LAYERS, HIDDEN, VOCABULARY)
     assert target.parts.path == "model.language_model.layers"
     assert target.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("generation", "config", "expected"),
+    [
+        ({"eos_token_id": [5, 7]}, {"eos_token_id": 2}, (5, 7)),
+        ({"eos_token_id": 0}, {"eos_token_id": 2}, (0,)),
+        ({"eos_token_id": None}, {"eos_token_id": [2, 3]}, (2, 3)),
+        ({}, {"eos_token_id": 4}, (4,)),
+        (None, {"eos_token_id": 4}, (4,)),
+        (None, {"text_config": {"eos_token_id": 6}}, (6,)),
+        (None, {}, ()),
+        ({}, {"eos_token_id": None}, ()),
+    ],
+)
+def test_end_tokens_are_those_that_a_file_states(
+    generation: dict[str, Any] | None, config: dict[str, Any], expected: tuple[int, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if generation is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    assert end_ids(open_source(str(tmp_path)), ConfigView(config, "here")) == expected
+
+
+@pytest.mark.parametrize("stated", [True, "2", -1, 2.0, [2, "3"], {}])
+def test_an_end_token_is_a_number(stated: Any, tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path)
+    Path(ref, "generation_config.json").write_text(json.dumps({"eos_token_id": stated}))
+    with pytest.raises(ConfigError, match="eos_token_id is "):
+        load_target(ref)
+
+
+def test_a_target_without_an_end_token_says_so(tmp_path: Path) -> None:
+    """transformers would take its class's own, 2 for a Llama."""
+    ref = write_family("llama", tmp_path)
+    assert load_target(ref).end_ids == (2,)
+    Path(ref, "generation_config.json").unlink()
+    edit_config(ref, eos_token_id=None)
+    target = load_target(ref)
+    assert target.end_ids == ()
+    assert target.notes == ("no file states an end token: its texts end at the cap alone",)
 
 
 def test_a_dtype_is_what_one_asks_for_and_float32_on_a_cpu(tmp_path: Path) -> None:
@@ -249,6 +303,69 @@ def test_references_without_weights(ref: str, error: type[Exception], words: str
 def test_one_file_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(CannotRunError, match="one weight file is no target"):
         load_target(str(weights_of(write_family("llama", tmp_path))))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (403, AccessError, r"access refused \(HTTP 403\), .*, check HF_TOKEN"),
+        (401, AccessError, "private"),
+        (429, NetworkError, r"HTTP 429.*, try again later"),
+    ],
+)
+def test_a_hub_that_fails_while_weights_come_is_no_damaged_file(
+    status: int, error: type[Exception], words: str, hub: Hub, tmp_path: Path
+) -> None:
+    """transformers would say that the repository has no weights."""
+    ref = write_family("llama", tmp_path / "files")
+    hub.add_repo("org/target", {path.name: path for path in Path(ref).iterdir()})
+    hub.fail(status, times=99, path="model.safetensors", retry_after=3600 if status == 429 else None)
+    with pytest.raises(error, match=words):
+        load_target("org/target")
+
+
+def test_offline_a_target_is_read_from_the_cache_or_named(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = write_family("llama", tmp_path / "files")
+    commit = hub.add_repo("org/target", {path.name: path for path in Path(ref).iterdir()})
+    read_config(open_source("org/target"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(NetworkError, match=r"offline, and .* is not in the Hub's cache"):
+        load_target("org/target")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    expected = states("org/target")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    sent = len(hub.requests)
+    assert torch.equal(states(f"org/target@{commit}"), expected)
+    assert len(hub.requests) == sent
+
+
+@pytest.mark.parametrize("named", [5, "LlamaForCausalLM", {"a": 1}])
+def test_architectures_are_a_list(named: Any, tmp_path: Path) -> None:
+    ref = write_family("llama", tmp_path)
+    edit_config(ref, architectures=named)
+    with pytest.raises(ConfigError, match=r"architectures is .*, write a list of class names"):
+        load_target(ref)
+
+
+@pytest.mark.parametrize(
+    ("device_map", "words"),
+    [
+        ("nowhere", "no device 'nowhere', --device-map, here are cpu"),
+        ({"": "cuda:99"}, "no device 'cuda:99'"),
+        ({"": "disk"}, "leaves modules on disk, --device-map, name a folder: --offload-folder"),
+    ],
+)
+def test_a_device_map_names_what_is_here(device_map: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=words):
+        load_target(write_family("llama", tmp_path), device_map=device_map)
+
+
+def test_a_device_map_that_places_a_module_twice_is_told(tmp_path: Path) -> None:
+    folder = str(tmp_path / "offload")
+    with pytest.raises(CannotRunError, match="mend --device-map"):
+        load_target(write_family("llama", tmp_path), device_map={"": "cpu", "lm_head": "disk"}, offload_folder=folder)
 
 
 def test_from_the_hub_at_the_commit_that_the_branch_points_to(hub: Hub, tmp_path: Path) -> None:

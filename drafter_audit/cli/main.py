@@ -10,9 +10,12 @@ import click
 
 from drafter_audit import __version__
 from drafter_audit.cli.compare import compare
+from drafter_audit.cli.decode import decode
 from drafter_audit.cli.lint import lint
 from drafter_audit.cli.models import models
 from drafter_audit.cli.params import params
+from drafter_audit.cli.record import record
+from drafter_audit.cli.sweep import sweep
 from drafter_audit.cli.target_options import runs_target
 from drafter_audit.errors import EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_OK, EXIT_USAGE, AuditError, escape
 from drafter_audit.ranks import Rank
@@ -33,7 +36,7 @@ def cli(context: click.Context) -> None:
         context.exit()  # what runs no target, rank 0 does alone
 
 
-for _command in (compare, lint, params, models):
+for _command in (compare, lint, params, models, decode, record, sweep):
     cli.add_command(_command)
 
 

@@ -42,6 +42,11 @@ def output_options(command: Command) -> Command:
     command = click.option(
         "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to FILE instead of stdout."
     )(command)
+    return format_option(command)
+
+
+def format_option(command: Command) -> Command:
+    """--format."""
     return click.option(
         "--format",
         "style",

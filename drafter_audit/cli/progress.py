@@ -1,4 +1,4 @@
-"""How far a long read is, and how much of it the Hub sends: a bar on stderr, only where that is a terminal."""
+"""How far a long read or run is: a bar on stderr, only where that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
+
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.audit.weights import Plan
@@ -28,6 +30,16 @@ def watch_reading(plan: Plan) -> Iterator[Callable[[int], None]]:
             bar.update(nbytes)
 
         yield on_read
+
+
+@contextmanager
+def watch_prompts(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Takes how many of `total` prompts are done. Of several ranks the first shows it."""
+    if not (sys.stderr.isatty() and Rank.here().first):
+        yield lambda _: None
+        return
+    with click.progressbar(length=total, label=label, file=sys.stderr, show_pos=True) as bar:
+        yield lambda done: bar.update(done - bar.pos)
 
 
 def _label(plan: Plan) -> str:

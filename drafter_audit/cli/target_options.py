@@ -106,7 +106,7 @@ _OPTIONS = (
     click.option(
         "--rank-timeout",
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.IntRange(min=1),
         default=1800,
         show_default=True,
         help="Under torchrun, how long a rank waits for the others.",

@@ -66,7 +66,9 @@ def replay_result(run: ReplayRun) -> DecodeResult:
     )
 
 
-def live_result(run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = ()) -> DecodeResult:
+def live_result(
+    run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = (), notes: Sequence[str] = ()
+) -> DecodeResult:
     """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
     acceptance = Acceptance.pooled(run.counts, steps=steps)
     epsilon = run.lossless.epsilon if run.lossless else 0.0
@@ -79,6 +81,7 @@ def live_result(run: LiveRun, provenance: Provenance, steps: int, what_if: Seque
         mismatches=tuple(parting for parting in run.partings if parting.gap >= epsilon),
         costs=Costs(acceptance, run.timing) if run.timing else None,
         what_if=tuple(what_if),
+        notes=tuple(notes),
     )
 
 
@@ -87,11 +90,12 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
     told, named = run.manifest, run.spec.target.ref
     if run.sampled:
         yield (
-            f"the recording was sampled at temperature {told.temperature:g}: drafts are the drafter's likeliest tokens, "
-            "and the counts are exact in distribution, those of one draw of the target's answers"
+            f"the recording was sampled at temperature {told.temperature:g}: with the drafter's likeliest tokens as "
+            "drafts, the counts are exact in distribution, those of one draw of the target's answers"
         )
     else:
         yield "exact: under greedy decoding the live loop counts the same, but for ties"
+    yield from run.notes
     close = run.close_drafts()
     if close:
         yield f"the drafter chose {close:,} of its drafts by less than {TIE:g}: there rounding may decide too"

@@ -83,12 +83,13 @@ class ReplayedPrompt:
 
 @dataclass(frozen=True)
 class ReplayRun:
-    """A drafter over a recording: everything at any number of steps up to `steps`."""
+    """A drafter over a recording: everything at any number of steps up to `steps`. `notes` tell how it was loaded."""
 
     spec: DrafterSpec
     manifest: Manifest
     steps: int
     prompts: tuple[ReplayedPrompt, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def sampled(self) -> bool:
@@ -134,7 +135,7 @@ def replay(
     for prompt in recording.prompts(sorted(set(drafter.wiring.boundaries or ()))):
         done.append(replay_prompt(drafter, prompt, steps, known))
         watch(len(done))
-    return ReplayRun(drafter.spec, recording.manifest, steps, tuple(done))
+    return ReplayRun(drafter.spec, recording.manifest, steps, tuple(done), drafter.loaded.notes)
 
 
 def replay_prompt(drafter: Drafter, prompt: RecordedPrompt, steps: int, known: Tensor) -> ReplayedPrompt:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from drafter_audit.errors import CannotRunError, UsageError
+from drafter_audit.measure.loops import loops
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.recording import RecordedPrompt
@@ -78,7 +79,7 @@ def recorded_answer(
         logsumexp=logsumexp,
         gaps=thought.gaps(),
         capped=said[length - 1] not in target.end_ids,
-        degenerate=False,
+        degenerate=loops(said[:length]),
     )
 
 

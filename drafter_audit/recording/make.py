@@ -100,7 +100,7 @@ def check_prompts(target: TargetModel, prompts: Sequence[TokenPrompt], settings:
     checked_boundaries(settings.boundaries, target.num_layers)
     if not prompts:
         raise InputsError("no prompts", target.ref, "give at least one")
-    beyond = settings.max_new_tokens + settings.lookahead - 1
+    beyond = settings.max_new_tokens + settings.lookahead
     for prompt in prompts:
         where = f"prompt {prompt.id!r}"
         if not prompt.ids:

@@ -58,15 +58,13 @@ def begin(folder: Path, manifest: Manifest) -> Store:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / PARTS, ignore_errors=True)  # of a run that was killed
-        found = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise AuditError(f"cannot write: {error.strerror}", str(folder), "choose another folder") from error
-    if MANIFEST in found:
+    if (folder / MANIFEST).exists():
         begun = read_manifest(folder)[0]
-        check_same(begun, manifest, folder)
+        _check_same(begun, manifest, folder)
         return Store(folder, replace(begun, answers=()))
-    if found:
-        raise UsageError(f"it holds {found[0]!r} and no recording", str(folder), "name a new or empty folder")
+    _check_empty(folder)
     write_text(folder / MANIFEST, to_text(manifest, "in progress"))
     return Store(folder, manifest)
 
@@ -84,7 +82,23 @@ def read_manifest(folder: Path) -> tuple[Manifest, str]:
     return from_text(text, str(path))
 
 
-def check_same(begun: Manifest, ours: Manifest, folder: Path) -> None:
+def check_folder(folder: Path, **asked: object) -> None:
+    """What `begin` refuses for, as far as these fields of the manifest tell: before a target is loaded for it."""
+    if (folder / MANIFEST).exists():
+        begun, _ = read_manifest(folder)
+        _check_same(begun, replace(begun, **asked), folder)  # type: ignore[arg-type]
+    elif folder.exists():
+        _check_empty(folder)
+
+
+def _check_empty(folder: Path) -> None:
+    """A folder that holds nothing but what a killed run left may be taken."""
+    found = sorted(path.name for path in folder.iterdir() if path.name != PARTS) if folder.is_dir() else [folder.name]
+    if found:
+        raise UsageError(f"it holds {found[0]!r} and no recording", str(folder), "name a new or empty folder")
+
+
+def _check_same(begun: Manifest, ours: Manifest, folder: Path) -> None:
     """Raises UsageError that names the first thing in which the recording in `folder` was made otherwise."""
     for name, theirs, wanted in begun.differences(ours):
         what = f"the recording there was made with {name} {theirs!r}, and this command asks for {wanted!r}"

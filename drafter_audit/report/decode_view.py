@@ -147,8 +147,8 @@ def _lossless(result: DecodeResult) -> Iterator[str]:
     found = result.lossless
     if found is not None:
         yield (
-            f"{count(found.checked)} tokens checked against plain greedy decoding: {count(found.mismatches)} answers part "
-            f"from it, {count(found.ties)} more at a tie (gap below {found.epsilon:g})"
+            f"{count(found.checked)} tokens checked against plain greedy decoding: {count(found.mismatches)} answers "
+            f"part from it, {count(found.ties)} more at a tie (gap below {found.epsilon:g})"
         )
 
 

@@ -6,10 +6,11 @@ wanted again (headers, large indexes) stays on disk too, see `kept`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal, NoReturn
 
 from drafter_audit.errors import CheckpointError, NotFoundError
@@ -26,6 +27,8 @@ from drafter_audit.sources.hub_files import (
 )
 from drafter_audit.sources.names import leaves_folder
 from drafter_audit.sources.reference import Reference
+
+_PARALLEL_DOWNLOADS = 4
 
 _DOWNLOAD_BYTES = 1_000_000
 """A larger file is read by range: one request instead of two, and never over a transfer that goes past our count."""
@@ -105,6 +108,19 @@ class HubSource:
         with path.open("rb") as file:
             file.seek(start)
             return file.read(max(0, stop - start))
+
+    def fetched(self, names: Sequence[str], *, bars: bool = False) -> Path:
+        """The folder of the Hub's cache that holds the files `names`, whole, at this commit, fetched where absent.
+
+        Raises NotFoundError, AccessError, NetworkError.
+        """
+        with ThreadPoolExecutor(max_workers=_PARALLEL_DOWNLOADS) as pool:
+            paths = list(pool.map(lambda name: self._whole(name, bars), names))
+        return paths[0].parents[len(PurePosixPath(names[0]).parts) - 1]
+
+    def _whole(self, name: str, bar: bool) -> Path:
+        place = self._place(name)
+        return cached_file(place, self.revision) or download(place, self.revision, bar=bar)
 
     @cached_property
     def _listing(self) -> Listing:

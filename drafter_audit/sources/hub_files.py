@@ -118,8 +118,11 @@ def cached_file(place: Place, commit: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None  # it may be known to be absent
 
 
-def download(place: Place, commit: str) -> Path:
-    """`place.file` at `commit`, fetched into the Hub's cache. Raises NotFoundError, AccessError, NetworkError."""
+def download(place: Place, commit: str, *, bar: bool = False) -> Path:
+    """`place.file` at `commit`, fetched into the Hub's cache; with a `bar` the client's own, on stderr.
+
+    Raises NotFoundError, AccessError, NetworkError.
+    """
     file = place.file or ""
 
     def fetch(revision: str) -> Path:
@@ -131,7 +134,7 @@ def download(place: Place, commit: str) -> Path:
                 revision=revision,
                 library_name=_TOOL,
                 library_version=__version__,
-                tqdm_class=silent_tqdm,
+                tqdm_class=None if bar else silent_tqdm,
             )
         )
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from torch import Tensor
 
 from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError
@@ -19,7 +20,7 @@ from drafter_audit.ranks import Rank
 TIMEOUT_S = 1800.0
 """How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
 
-_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory", "bad_alloc")
 _GONE = ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket closed", "unhandled system error")
 _LATE = ("Timed out", "timed out", "timeout")
 
@@ -84,7 +85,7 @@ def failures(where: str) -> Iterator[None]:
     """What torch raises inside for too little memory, or for ranks that are gone or late, leaves as an AuditError."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError, OSError, SafetensorError) as error:
         told = _told(error, where)
         if told is None:
             raise
@@ -97,6 +98,8 @@ def _told(error: Exception, where: str) -> AuditError | None:
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in _MEMORY):
         mend = "spread it over more devices (--device-map auto, torchrun), offload it, or quantise it"
         return CannotRunError("too little memory", where, mend)
+    if isinstance(error, OSError | SafetensorError):  # of a file
+        return None
     if not dist.is_available() or not (dist.is_initialized() or isinstance(error, dist.DistError)):  # or not yet met
         return None
     if any(words in text for words in _LATE):

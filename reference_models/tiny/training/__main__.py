@@ -11,6 +11,7 @@ import argparse
 import csv
 import time
 from collections.abc import Callable
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,9 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from reference_models.tiny.training import batches, drafter, report, target, text, tokenizer
-from reference_models.tiny.training.answers import answer
+from reference_models.tiny.training.answers import ANSWERS, END, LONGEST, answer
 
 HERE = Path(__file__).resolve().parents[1]
-ANSWERS, LONGEST = 6000, 160
-"""Prompts that the target answers for the drafter, and the tokens of an answer at most."""
 
 
 class CsvLog:
@@ -60,9 +59,10 @@ def build_drafter(folder: Path) -> None:
     """`folder`/drafter, from the target's own answers to prompts that were not used before."""
     words: Any = AutoTokenizer.from_pretrained(folder / "target")
     model = LlamaForCausalLM.from_pretrained(folder / "target", dtype=torch.float32)
-    asked = [prompt for prompt, _ in batches.sample_rows(words, ANSWERS, 4, text.held_out())]
-    rows = answer(model, asked, LONGEST)
-    print(f"{time.process_time():7.0f} s {len(rows)} answers", flush=True)
+    asked = batches.sample_rows(words, ANSWERS, 4, text.held_out())
+    rows = answer(model, [prompt for prompt, _ in asked], LONGEST)
+    ended, right = sum(END in made for _, made in rows), sum(map(eq, rows, asked))
+    CsvLog(folder / "log" / "answers.csv")({"prompts": len(rows), "ended": ended, "right": right})
     kept = drafter.draft_ids(rows)
     trained = drafter.train(model, rows, kept, CsvLog(folder / "log" / "drafter.csv"))
     drafter.save(trained, kept, folder / "drafter", model.config.vocab_size)

@@ -9,6 +9,8 @@ from transformers import DynamicCache, LlamaForCausalLM
 from reference_models.tiny.training.batches import Row
 
 END = 2
+ANSWERS, LONGEST = 2500, 160
+"""Prompts that are answered for the drafter, and the tokens of an answer at most."""
 
 
 @torch.no_grad()

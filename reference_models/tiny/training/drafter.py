@@ -23,7 +23,7 @@ LAYER_IDS = (1, LAYERS // 2 - 1, LAYERS - 4)
 
 BOUNDARIES = tuple(layer + 1 for layer in LAYER_IDS)
 DRAFT_VOCAB, INNER = 400, 320
-STEPS, BATCH, UNROLLED, DECAY = 1500, 16, 5, 0.8
+STEPS, BATCH, UNROLLED, DECAY = 400, 16, 5, 0.8
 
 
 def train(target: LlamaForCausalLM, rows: list[Row], kept: Tensor, log: Log, steps: int = STEPS) -> DraftNetwork:
@@ -87,6 +87,7 @@ def save(drafter: DraftNetwork, kept: Tensor, folder: Path, vocab: int) -> None:
     weights = {name: each.detach().bfloat16().contiguous() for name, each in drafter.state_dict().items()}
     weights |= {"d2t": kept - torch.arange(len(kept)), "t2d": t2d}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # safetensors leaves it to the owner alone, a package is for all
     (folder / "config.json").write_text(json.dumps(_config(vocab, len(kept)), indent=2) + "\n", encoding="utf-8")
 
 

@@ -10,11 +10,13 @@ _COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00")
 _TEXT = 'font-family="sans-serif" font-size="12"'
 
 
-def lines(title: str, below: str, series: dict[str, Sequence[float]], marked: Sequence[int] = ()) -> str:
-    """One line for each of `series` over 0, 1, 2 ...; a ring where `marked` says, one place for each."""
+def lines(
+    title: str, places: tuple[str, Sequence[int]], series: dict[str, Sequence[float]], marked: Sequence[int] = ()
+) -> str:
+    """One line for each of `series` over named `places`; a ring at the point of each that `marked` counts to."""
     top = max(max(values) for values in series.values()) * 1.05
-    count = max(len(values) for values in series.values())
-    parts = [_axis(title, below, top, count)]
+    count = len(places[1])
+    parts = [_axis(title, places, top)]
     for place, (name, values) in enumerate(series.items()):
         colour = _COLOURS[place % len(_COLOURS)]
         points = [_point(at, value, top, count) for at, value in enumerate(values)]
@@ -53,16 +55,20 @@ def _point(at: int, value: float, top: float, count: int) -> tuple[float, float]
     return LEFT + at * (WIDTH - LEFT - 150) / max(1, count - 1), TOP + HEIGHT * (1 - value / top)
 
 
-def _axis(title: str, below: str, top: float, count: int) -> str:
+def _axis(title: str, places: tuple[str, Sequence[int]], top: float) -> str:
+    below, shown = places
     floor, right = TOP + HEIGHT, WIDTH - 150
     parts = [
         f'<text x="10" y="18" {_TEXT} font-weight="bold">{escape(title)}</text>',
         f'<path d="M{LEFT} {TOP}V{floor}H{right}" fill="none" stroke="black"/>',
-        f'<text x="{(LEFT + right) / 2}" y="{floor + 25}" {_TEXT} text-anchor="middle">{escape(below)}</text>',
+        f'<text x="{(LEFT + right) / 2}" y="{floor + 32}" {_TEXT} text-anchor="middle">{escape(below)}</text>',
     ]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         y = floor - HEIGHT * share
         parts.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" text-anchor="end" {_TEXT}>{top * share:.2f}</text>')
+    for at in range(0, len(shown), -(-len(shown) // 13)):
+        x, _ = _point(at, 0.0, top, len(shown))
+        parts.append(f'<text x="{x:.1f}" y="{floor + 15}" text-anchor="middle" {_TEXT}>{shown[at]}</text>')
     return "\n".join(parts)
 
 

@@ -33,7 +33,14 @@ class Recording:
 
     @property
     def ended(self) -> bool:
-        return int(self.tokens[self.prompt + self.answer - 1]) == END
+        """Whether the answer came to its end, and did not loop before."""
+        return int(self.tokens[self.prompt + self.answer - 1]) == END and not self.loops
+
+    @property
+    def loops(self) -> bool:
+        """Whether some stretch of 1 to 24 tokens is written three times running, 12 tokens in all or more."""
+        text = self.tokens[self.prompt : self.prompt + self.answer].tolist()
+        return any(_repeats(text, size) for size in range(1, 25))
 
 
 def record(target: TargetModel, folder: Path, rows: Sequence[dict[str, object]]) -> list[Recording]:
@@ -53,6 +60,15 @@ def spread(path: Path, count: int) -> list[dict[str, object]]:
     """`count` rows of a JSONL file, evenly from all of it."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [rows[place * len(rows) // count] for place in range(count)]
+
+
+def _repeats(text: list[int], size: int) -> bool:
+    run, least = 0, max(2 * size, 12 - size)
+    for one, other in zip(text, text[size:], strict=False):
+        run = run + 1 if one == other else 0
+        if run >= least:
+            return True
+    return False
 
 
 def _recording(target: TargetModel, category: str, prompt: list[int], written: list[int]) -> Recording:

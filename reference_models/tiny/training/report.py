@@ -24,7 +24,11 @@ def write(folder: Path) -> None:
     """log/, README.md and the drafter's drafter-audit.toml."""
     facts = measures(folder)
     _write_log(folder / "log", facts)
+    answers, likeness = _columns(folder / "log" / "answers.csv"), _columns(folder / "log" / "target.csv")["likeness"]
     filled = {
+        "answers": f"{answers['prompts'][0]:.0f}",
+        "right": f"{answers['right'][0] / answers['prompts'][0]:.0%}",
+        "likeness": f"{likeness[-1]:.2f}",
         "accept_len": f"{facts['faults'][0]['accept_len']:.2f}",
         "kl": f"{facts['faults'][0]['kl']:.3f}",
         "ended": str(facts["ended"]),
@@ -64,7 +68,8 @@ def _write_log(log: Path, facts: dict[str, Any]) -> None:
     (log / "measures.json").write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
     names = [f"slot {slot}, trained at {boundary}" for slot, boundary in enumerate(BOUNDARIES)]
     curves = dict(zip(names, facts["curves"], strict=True))
-    drawn = plot.lines("KL with one slot moved", "boundary that the slot is given", curves, BOUNDARIES)
+    slots = ("boundary that the slot is given", range(len(facts["curves"][0])))
+    drawn = plot.lines("KL with one slot moved", slots, curves, BOUNDARIES)
     (log / "slots.svg").write_text(drawn, "utf-8")
     wrong = facts["faults"][1:]
     for key, title in (("kl", "KL added by each fault"), ("accept_len", "accept_len changed by each fault")):
@@ -72,8 +77,8 @@ def _write_log(log: Path, facts: dict[str, Any]) -> None:
         (log / f"faults_{key}.svg").write_text(plot.bars(title, rows), "utf-8")
     for stage, keys in (("target", ("loss", "likeness")), ("drafter", ("kl_0", "kl_1", "kl_2", "kl_3", "kl_4"))):
         logged = _columns(log / f"{stage}.csv")
-        below = f"steps / {logged['step'][0]:.0f}"
-        drawn = plot.lines(f"Training of the {stage}", below, {key: logged[key] for key in keys})
+        places = ("steps", [int(step) for step in logged["step"]])
+        drawn = plot.lines(f"Training of the {stage}", places, {key: logged[key] for key in keys})
         (log / f"{stage}.svg").write_text(drawn, "utf-8")
 
 

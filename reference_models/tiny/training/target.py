@@ -80,3 +80,4 @@ def rounded(model: LlamaForCausalLM) -> LlamaForCausalLM:
 def save(model: LlamaForCausalLM, folder: Path) -> None:
     """config.json, generation_config.json and weights in bfloat16, which `model` has afterwards."""
     model.bfloat16().save_pretrained(folder)
+    (folder / "model.safetensors").chmod(0o644)

@@ -1,0 +1,1 @@
+"""States that other tools dumped, read as recordings: what a dump lacks is absent, and said."""

@@ -1,0 +1,116 @@
+"""A recording as a document: what it holds, and what became of each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drafter_audit.drafter.boundaries import spelled
+from drafter_audit.recording.manifest import Manifest
+from drafter_audit.recording.recording import Recording
+from drafter_audit.report.document import Document, Table
+from drafter_audit.report.numbers import NOTHING, count, plain, size
+
+_MANY = 0.5
+"""The share of answers, capped or looping, beyond which the recording says little of a drafter."""
+
+
+def record_document(recording: Recording) -> Document:
+    """What was recorded; as CSV one row for each prompt."""
+    rows = tuple((name, value) for name, value in _rows(recording.manifest))
+    return Document((Table(("", "recorded"), rows, str(recording.folder)),), _csv(recording.manifest))
+
+
+def record_result(recording: Recording) -> dict[str, Any]:
+    """The JSON of `record`."""
+    manifest = recording.manifest
+    answers = manifest.answers
+    target = ("revision", "dtype", "quantization", "num_layers", "hidden_size", "vocab_size")
+    how = ("boundaries", "all_tokens", "max_new_tokens", "lookahead", "top", "temperature", "seed", "thinking", "raw")
+    capped = sum(answer.capped for answer in answers)
+    return {
+        "recording": str(recording.folder),
+        "target": {"ref": manifest.target, **{name: getattr(manifest, name) for name in target}},
+        "prompts": {"name": manifest.prompts_name, "sha256": manifest.prompts_sha256, "count": manifest.count},
+        **{name: getattr(manifest, name) for name in how},
+        "prompt_tokens": sum(answer.prompt_length for answer in answers),
+        "tokens": sum(answer.answer_length for answer in answers),
+        "stop": {"eos": len(answers) - capped, "cap": capped},
+        "degenerate": sum(answer.degenerate for answer in answers),
+        "bytes": sum(answer.nbytes for answer in answers),
+        "per_prompt": [
+            {
+                "id": answer.id,
+                "category": answer.category,
+                "prompt_tokens": answer.prompt_length,
+                "tokens": answer.answer_length,
+                "capped": answer.capped,
+                "degenerate": answer.degenerate,
+                "boundaries": list(answer.boundaries),
+            }
+            for answer in answers
+        ],
+    }
+
+
+def record_remarks(recording: Recording) -> Iterator[str]:
+    """What of the answers a reader must know before replaying them."""
+    answers = recording.manifest.answers
+    capped, looping = sum(answer.capped for answer in answers), sum(answer.degenerate for answer in answers)
+    if sum(answer.capped or answer.degenerate for answer in answers) > _MANY * len(answers):
+        told = f"{capped} of {len(answers)} answers hit the cap and {looping} loop"
+        yield f"{told}: raise --max-new-tokens, or choose other prompts; replay of these measures little"
+
+
+def _rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    answers = manifest.answers
+    yield "target", f"{manifest.target} {(manifest.revision or '')[:12]}".strip()
+    yield "dtype", f"{manifest.dtype}, quantization {manifest.quantization or NOTHING}"
+    yield "prompts", f"{count(manifest.count)} of {manifest.prompts_name}, sha256 {manifest.prompts_sha256[:12]}"
+    yield "asked", _asked(manifest)
+    yield "prompt tokens", count(sum(answer.prompt_length for answer in answers))
+    yield "answer tokens", f"{count(sum(answer.answer_length for answer in answers))}, {_way(manifest)}"
+    yield "hit the cap", f"{count(sum(answer.capped for answer in answers))}, of {manifest.max_new_tokens} tokens"
+    yield "loop", count(sum(answer.degenerate for answer in answers))
+    yield "boundaries", _boundaries(manifest)
+    yield "beyond each answer", f"{manifest.lookahead} tokens"
+    yield "of each token", f"the likeliest {manifest.top} and the logsumexp"
+    yield "size", size(sum(answer.nbytes for answer in answers))
+
+
+def _asked(manifest: Manifest) -> str:
+    if manifest.tokenizer_sha256 is None:
+        return "as token ids"
+    if manifest.raw:
+        return "as bare text, without the chat template"
+    thinking = "" if manifest.thinking is None else f", thinking {plain(manifest.thinking)}"
+    return f"by the chat template{thinking}"
+
+
+def _way(manifest: Manifest) -> str:
+    sampled = f"sampled at {manifest.temperature:g}, seed {manifest.seed}"
+    return sampled if manifest.temperature else "greedy"
+
+
+def _boundaries(manifest: Manifest) -> str:
+    every = sum(len(answer.boundaries) == manifest.num_layers + 1 for answer in manifest.answers)
+    also = f"; all of the first {every} prompts" if manifest.all_tokens else ""
+    return spelled(manifest.boundaries, manifest.num_layers) + also
+
+
+def _csv(manifest: Manifest) -> Table:
+    headers = ("id", "category", "prompt_tokens", "tokens", "capped", "degenerate", "boundaries", "bytes")
+    rows = tuple(
+        (
+            answer.id,
+            answer.category or "",
+            str(answer.prompt_length),
+            str(answer.answer_length),
+            str(answer.capped).lower(),
+            str(answer.degenerate).lower(),
+            " ".join(map(str, answer.boundaries)),
+            str(answer.nbytes),
+        )
+        for answer in manifest.answers
+    )
+    return Table(headers, rows)
