@@ -30,7 +30,7 @@ def recording_option(*, multiple: bool) -> Callable[[Command], Command]:
 
 _OF_A_RUN = (
     *("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed", "what_if"),
-    *("device_map", "offload_folder", "trust_remote_code", "rank_timeout"),
+    *("device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
 )
 
 
