@@ -207,7 +207,7 @@ def _warnings(evidence: Evidence) -> Iterator[str]:
             yield f"{explained(fault)}; that costs nothing here"
     if any(not fault.costs for fault in evidence.found.faults) and not any(f.costs for f in evidence.found.faults):
         yield from (edit.words for edit in evidence.edits if edit.needed)
-    for tried in evidence.found.hypotheses:
+    for tried in () if evidence.found.faults else evidence.found.hypotheses:
         if tried.outcome == "indistinguishable" and tried.prompts_needed is not None:
             yield f"{tried.name}: undecided, about {tried.prompts_needed} prompts would tell"
     yield from evidence.notes
