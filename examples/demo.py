@@ -16,8 +16,8 @@ from __future__ import annotations
 import json
 import math
 import os
-import struct
 import shutil
+import struct
 import sys
 import tempfile
 from pathlib import Path

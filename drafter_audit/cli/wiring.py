@@ -197,31 +197,17 @@ def _checked(
     drafter: str, folder: Path, target: TargetOptions, steps: int, asked: Asked
 ) -> tuple[Lint, Probe, Checked]:
     """Lint first: it is quick, and what it refuses need not be run."""
-    import torch
-
     from drafter_audit.audit.damage import proven, suspected
     from drafter_audit.audit.lint import lint
     from drafter_audit.cli.progress import watch_steps
     from drafter_audit.recording.open import open_recording
-    from drafter_audit.wiring.check import Files, checked
-    from drafter_audit.wiring.probe import open_probe
+    from drafter_audit.wiring.check import Files, checked, probe_here
 
     found = lint(
         drafter, target=target.ref, engines=[f"{each.engine}@{each.version}" for each in asked.releases if asked.named]
     )
-    opened = open_recording(folder)
-    gpu = torch.cuda.is_available()
-    dtype = target.dtype or (opened.manifest.dtype if gpu else "float32")
     with watch_steps("Trying wirings") as watch:
-        probe = open_probe(
-            drafter,
-            opened,
-            steps=steps,
-            target=target.ref,
-            dtype=dtype,
-            device="cuda" if gpu else "cpu",
-            watch=watch,
-        )
+        probe = probe_here(drafter, open_recording(folder), steps, target=target.ref, dtype=target.dtype, watch=watch)
         files = Files(tuple(proven(found.findings)), tuple(suspected(found.findings)))
         return found, probe, checked(probe, files, asked)
 

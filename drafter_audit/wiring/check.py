@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from drafter_audit.engines.base import Release
 from drafter_audit.errors import AuditError
+from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.claims import claims
 from drafter_audit.wiring.evidence import Evidence, Live
 from drafter_audit.wiring.fix import edits, fault_edits
-from drafter_audit.wiring.probe import Probe
+from drafter_audit.wiring.probe import Probe, Watch, open_probe
 from drafter_audit.wiring.profile import Profile
 from drafter_audit.wiring.profiled import profiled
 from drafter_audit.wiring.result import Found
@@ -58,6 +61,17 @@ class Checked:
         ):
             told |= {"explanation": explained(fault), "fix": [edit.to_dict() for edit in mends if edit.set]}
         return self.verdict.to_dict() | found | self.evidence.to_dict()
+
+
+def probe_here(
+    ref: str, recording: Recording, steps: int, *, target: str | None, dtype: str | None, watch: Watch
+) -> Probe:
+    """The drafter on that recording, on the GPU where there is one. Without a `dtype` in the recorded target's there,
+    in float32 on a CPU. Raises as `open_probe`."""
+    gpu = torch.cuda.is_available()
+    kind = dtype or (recording.manifest.dtype if gpu else "float32")
+    device = "cuda" if gpu else "cpu"
+    return open_probe(ref, recording, steps=steps, target=target, dtype=kind, device=device, watch=watch)
 
 
 def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
