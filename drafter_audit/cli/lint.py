@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from drafter_audit.cli.options import complete_reference, offline_option, output_options
+from drafter_audit.cli.options import complete_reference, named_engines, offline_option, output_options
 
 if TYPE_CHECKING:
     from drafter_audit.audit.finding import Severity
@@ -88,7 +88,7 @@ def lint(
     from drafter_audit.report.lint_view import lint_document, lint_result
     from drafter_audit.report.sink import emit
 
-    named, refs = _named(engines), named_or_here(drafters)
+    named, refs = named_engines(engines), named_or_here(drafters)
     if folder is not None:
         _check_alone(refs)
         check_folder(folder, output)
@@ -109,16 +109,6 @@ def lint(
         )
     if fail_on != "never" and any(result.reaches(cast("Severity", fail_on)) for result in results):
         context.exit(EXIT_CHECK_FAILED)
-
-
-def _named(engines: Sequence[str]) -> list[str]:
-    """The names of all --engine options. Raises UsageError for an empty one, as of an unset variable in a script."""
-    from drafter_audit.errors import UsageError
-
-    named = [name.strip() for each in engines for name in each.split(",")]
-    if not all(named):
-        raise UsageError("an empty name", f"--engine {','.join(engines)!r}", "name an engine, or leave the option out")
-    return named
 
 
 def _check_alone(refs: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from drafter_audit.cli.params import params
 from drafter_audit.cli.record import record
 from drafter_audit.cli.sweep import sweep
 from drafter_audit.cli.target_options import runs_target
+from drafter_audit.cli.wiring import wiring
 from drafter_audit.errors import (
     EXIT_INTERRUPTED,
     EXIT_NOT_MEASURED,
@@ -46,7 +47,7 @@ def cli(context: click.Context) -> None:
         context.exit()  # what runs no target, rank 0 does alone
 
 
-for _command in (compare, lint, params, models, decode, record, sweep):
+for _command in (compare, lint, params, models, decode, record, sweep, wiring):
     cli.add_command(_command)
 
 

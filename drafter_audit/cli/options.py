@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -22,6 +22,16 @@ def complete_reference(context: click.Context, param: click.Parameter, incomplet
     """Bundled names where some fit what was typed, else files: a shell takes one or the other from one answer."""
     names = complete_bundled(context, param, incomplete) + _of_the_pair(incomplete) if incomplete else []
     return names or [CompletionItem(incomplete, type="file")]
+
+
+def named_engines(engines: Sequence[str]) -> list[str]:
+    """The names of all --engine options. Raises UsageError for an empty one, as of an unset variable in a script."""
+    from drafter_audit.errors import UsageError
+
+    named = [name.strip() for each in engines for name in each.split(",")]
+    if not all(named):
+        raise UsageError("an empty name", f"--engine {','.join(engines)!r}", "name an engine, or leave the option out")
+    return named
 
 
 def complete_bundled(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

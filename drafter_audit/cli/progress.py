@@ -42,6 +42,16 @@ def watch_prompts(label: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.update(done - bar.pos)
 
 
+@contextmanager
+def watch_steps(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Takes how much of how much is done, which may begin anew: a line that is written over."""
+    if not (sys.stderr.isatty() and Rank.here().first):
+        yield lambda _, __: None
+        return
+    yield lambda done, total: click.echo(f"\r{label} {done}/{total}\x1b[K", nl=False, err=True)
+    click.echo("\r\x1b[K", nl=False, err=True)
+
+
 def _label(plan: Plan) -> str:
     from drafter_audit.report.numbers import size
 

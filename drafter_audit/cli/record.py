@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
-from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
-from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
+from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.target_options import TargetOptions, target_options
 
 
 @click.command()
@@ -75,66 +75,19 @@ def record(
     drafter-audit record ./ours --target moonshotai/Kimi-K2.5 --prompts prompts.jsonl -o rec/
     drafter-audit record --target ./target --boundaries all -o rec/
     """
-    from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.prompts.read import read_prompts
-    from drafter_audit.recording.boundaries import boundaries_kept
-    from drafter_audit.recording.make import Origin, Settings, record
+    from drafter_audit.cli.recorded import Answers, States, recorded
     from drafter_audit.recording.open import open_recording
-    from drafter_audit.recording.size import largest
-    from drafter_audit.recording.store import check_folder
-    from drafter_audit.report.numbers import size
     from drafter_audit.report.record_view import record_document, record_remarks, record_result
     from drafter_audit.report.sink import emit, tell
 
-    prompt_set, whole = read_prompts(prompts), _states_of_all(boundaries, all_tokens)
-    check_folder(
-        folder,
-        prompts_sha256=prompt_set.sha256,
-        thinking=thinking,
-        raw=raw,
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        seed=seed,
-        all_tokens=whole,
-        lookahead=lookahead,
-    )
-    specs = [open_drafter(ref) for ref in drafters]
-    asked = asked_of(
-        target,
-        target.ref or target_of(specs),
-        prompt_set,
-        thinking=thinking,
-        raw=raw,
-        max_new_tokens=max_new_tokens,
-        lookahead=lookahead,
-    )
-    model, tokenizer, given = asked.target, asked.tokenizer, asked.given
-    settings = Settings(
-        boundaries_kept(boundaries, specs, model.num_layers),
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        seed=seed,
-        all_tokens=whole,
-        lookahead=lookahead,
-    )
-    origin = Origin(
-        prompts_name=prompt_set.name,
-        prompts_sha256=prompt_set.sha256,
-        thinking=thinking,
-        raw=raw,
-        tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
-        template_sha256=None if tokenizer is None or raw else tokenizer.template_sha256,
-        command=("drafter-audit", *context.obj),
-    )
-    tell(f"the recording takes up to {size(largest(model, given, settings))}, where every answer hits the cap")
-    with watch_prompts("Recording", len(given)) as watch:
-        record(model, given, folder, settings, origin, watch)
-    if model.ranks.first:
+    asked = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
+    states = States(boundaries, _states_of_all(boundaries, all_tokens), lookahead)
+    made = recorded(drafters, folder, target, asked, states, context.obj)
+    if made.target.ranks.first:
         recording = open_recording(folder)
-        result = record_result(recording) | {"notes": list(asked.notes)}
+        result = record_result(recording) | {"notes": list(made.notes)}
         emit(record_document(recording), result, style=style, output=None, command=context.obj)
-        for remark in (*asked.notes, *record_remarks(recording)):
+        for remark in (*made.notes, *record_remarks(recording)):
             tell(remark)
 
 

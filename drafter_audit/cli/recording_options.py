@@ -87,7 +87,7 @@ def _boundaries(context: click.Context, param: click.Parameter, text: str | None
 
 _OF_A_RUN = (
     *("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed", "what_if"),
-    *("device_map", "offload_folder", "trust_remote_code", "rank_timeout"),
+    *("device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
 )
 _OF_DUMPS = ("boundaries", "match")
 

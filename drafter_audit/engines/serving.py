@@ -16,12 +16,13 @@ _STRENGTH: tuple[Proof, ...] = ("deduced", "read", "run")
 _CAPTURE = ("boundaries", "slot_order")  # which states ids name, and how they are captured: two rules
 
 
-def serve(engine: Engine, spec: DrafterSpec, release: Release) -> Served:
+def serve(engine: Engine, spec: DrafterSpec, release: Release, wanted: Wiring | None = None) -> Served:
     """What `engine` would do with the drafter, where that departs from what it declares, and the edit that mends it.
 
-    The edit is tried, not promised: it is kept only where it leaves fewer differences and refusals, and means the same.
+    `wanted` is what the drafter should declare, where that is not what it does. The edit is tried, not promised: it is
+    kept only where it leaves fewer differences and refusals, and makes the drafter declare what is wanted.
     """
-    declared, effect = declared_wiring(spec), engine.effect(spec, release)
+    declared, effect = wanted or declared_wiring(spec), engine.effect(spec, release)
     edit, left = _edit(engine, spec, release, declared, effect)
     differs = tuple(
         Difference(
@@ -63,7 +64,7 @@ class _Trial:
         return _knobs(self.declared, self.engine.effect(self._edited(edit), self.release))
 
     def badness(self, edit: Mapping[str, Any]) -> tuple[int, ...] | None:
-        """None where the drafter would no longer declare what it does."""
+        """None where the drafter would not declare what it should."""
         edited = self._edited(edit)
         again, after = declared_wiring(edited), self.engine.effect(edited, self.release)
         same = again is not None and not again.differs(self.declared)

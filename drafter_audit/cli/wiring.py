@@ -1,0 +1,231 @@
+"""drafter-audit wiring"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drafter_audit.cli.options import complete_reference, offline_option, output_options
+from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.target_options import TargetOptions, target_options
+
+if TYPE_CHECKING:
+    from drafter_audit.audit.lint import Lint
+    from drafter_audit.cli.recorded import Answers, Recorded
+    from drafter_audit.wiring.check import Asked, Checked
+    from drafter_audit.wiring.evidence import Live
+    from drafter_audit.wiring.probe import Probe
+
+_LOOKAHEAD = 16
+
+
+def _rates(context: click.Context, param: click.Parameter, text: str | None) -> tuple[float, ...]:
+    """`0.78,0.70` as numbers from 0 to 1."""
+    try:
+        rates = tuple(float(part) for part in (text or "").split(",") if text is not None)
+    except ValueError:
+        rates = (-1.0,)
+    if not all(0 <= rate <= 1 for rate in rates):
+        raise click.BadParameter(f"{text!r} are no accuracies: write 0.78,0.70,0.65", context, param)
+    return rates
+
+
+@click.command()
+@click.argument("drafter", metavar="DRAFTER", shell_complete=complete_reference)
+@click.option(
+    "--recording",
+    metavar="DIR",
+    type=click.Path(),
+    help="A recording of the target, made by `record`, best with --boundaries all: no target is run.",
+)
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --target: keep the recording that is made, or go on with it.",
+)
+@click.option("--steps", metavar="N", type=click.IntRange(min=1), default=3, show_default=True, help="Drafts a round.")
+@click.option(
+    "--min-gain",
+    metavar="X",
+    type=click.FloatRange(min=0, max=1),
+    default=0.03,
+    show_default=True,
+    help="The least confirmed gain in KL that is blamed on a knob, as a share of the KL before it.",
+)
+@click.option(
+    "--min-accept-len",
+    metavar="X",
+    type=click.FloatRange(min=1),
+    help="The accept_len below which a drafter that no wiring helps is called undertrained.",
+)
+@click.option(
+    "--train-acc",
+    metavar="LIST",
+    callback=_rates,
+    help="Accuracies by draft step that training told, such as 0.78,0.70,0.65: what they promise is set beside what is "
+    "measured.",
+)
+@click.option(
+    "--engine",
+    "engines",
+    metavar="NAME[@VERSION]",
+    multiple=True,
+    help="Engines to print the edit for, and to try the wiring of, as `lint` takes them.  [default: each, newest]",
+)
+@click.option(
+    "--engine-accept-len",
+    metavar="X",
+    type=click.FloatRange(min=1),
+    help="What the one --engine reached on such prompts: where the reference loop does better, so wired, the engine is "
+    "at fault.",
+)
+@click.option("--confirm-live", is_flag=True, help="With --target: decode live too, as declared and as found best.")
+@prompt_options
+@answer_options
+@target_options
+@offline_option
+@output_options
+@click.pass_context
+def wiring(
+    context: click.Context,
+    drafter: str,
+    recording: str | None,
+    keep: Path | None,
+    steps: int,
+    min_gain: float,
+    min_accept_len: float | None,
+    train_acc: tuple[float, ...],
+    engines: tuple[str, ...],
+    engine_accept_len: float | None,
+    confirm_live: bool,
+    prompts: str,
+    raw: bool,
+    thinking: bool | None,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    target: TargetOptions,
+    style: str,
+    output: str | None,
+) -> None:
+    """Find what is wrong with how a drafter is wired, prove it, and print the edit that mends it.
+
+    Replays DRAFTER as declared and under every wiring that turns one knob, then on from the best. The verdict is
+    damaged, miswired, engine, undertrained, healthy or inconclusive. Exits 0 for healthy, 3 for inconclusive, else 1.
+
+    \b
+    drafter-audit wiring ./ours --target moonshotai/Kimi-K2.5
+    drafter-audit wiring ./ours --recording rec/ --min-accept-len 2.5
+    drafter-audit wiring ./ours --recording rec/ --engine sglang@0.5.23 --engine-accept-len 1.9
+    """
+    from drafter_audit.cli.options import named_engines
+    from drafter_audit.cli.recorded import Answers
+    from drafter_audit.cli.recording_options import only_with_a_target
+    from drafter_audit.engines import newest_releases, read_releases
+    from drafter_audit.report.sink import emit
+    from drafter_audit.report.wiring_view import wiring_document, wiring_result
+    from drafter_audit.wiring.check import Asked
+
+    named = read_releases(named_engines(engines))
+    _check_engine(len({(each.engine, each.version) for each in named}), engine_accept_len)
+    if recording is not None:
+        only_with_a_target(context)
+    asked = Asked(min_gain, named or newest_releases(), bool(named), engine_accept_len, min_accept_len, train_acc)
+    answers = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
+    with _recording(drafter, recording, keep, target, answers, steps, context.obj) as (folder, made):
+        if made is not None and not made.target.ranks.first and not confirm_live:
+            return
+        lint, probe, result = _checked(drafter, folder, target, steps, asked)
+        if confirm_live and made is not None:
+            result = result.with_live(list(_live(probe, result, made, answers)))
+    emit(wiring_document(lint, result), wiring_result(lint, result), style=style, output=output, command=context.obj)
+    _end(context, result)
+
+
+def _end(context: click.Context, result: Checked) -> None:
+    from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_NOT_MEASURED
+
+    if result.verdict.name != "healthy":
+        context.exit(EXIT_NOT_MEASURED if result.verdict.name == "inconclusive" else EXIT_CHECK_FAILED)
+
+
+def _check_engine(named: int, engine_accept_len: float | None) -> None:
+    """Raises UsageError for a figure that is no one engine's."""
+    from drafter_audit.errors import UsageError
+
+    if engine_accept_len is not None and named != 1:
+        what = f"a figure of one engine, and {named or 'none'} named"
+        raise UsageError(what, "--engine-accept-len", "name the one release with --engine, such as sglang@0.5.23")
+
+
+@contextmanager
+def _recording(
+    drafter: str,
+    named: str | None,
+    keep: Path | None,
+    target: TargetOptions,
+    answers: Answers,
+    steps: int,
+    command: tuple[str, ...],
+) -> Iterator[tuple[Path, Recorded | None]]:
+    """The recording that is named, else one made in `keep` or in a folder that goes with the block."""
+    from tempfile import TemporaryDirectory
+
+    from drafter_audit.cli.recorded import States, recorded
+    from drafter_audit.recording.boundaries import ALL_TOKENS
+
+    if named is not None:
+        yield Path(named), None
+        return
+    states = States("all", ALL_TOKENS, max(_LOOKAHEAD, steps))
+    if keep is not None:
+        yield keep, recorded([drafter], keep, target, answers, states, command)
+        return
+    with TemporaryDirectory(prefix="drafter-audit-") as folder:
+        yield (
+            Path(folder) / "recording",
+            recorded([drafter], Path(folder) / "recording", target, answers, states, command),
+        )
+
+
+def _checked(
+    drafter: str, folder: Path, target: TargetOptions, steps: int, asked: Asked
+) -> tuple[Lint, Probe, Checked]:
+    """Lint first: it is quick, and what it refuses need not be run."""
+    from drafter_audit.audit.damage import proven, suspected
+    from drafter_audit.audit.lint import lint
+    from drafter_audit.cli.progress import watch_steps
+    from drafter_audit.recording.open import open_recording
+    from drafter_audit.wiring.check import Files, checked, probe_here
+
+    found = lint(
+        drafter, target=target.ref, engines=[f"{each.engine}@{each.version}" for each in asked.releases if asked.named]
+    )
+    with watch_steps("Trying wirings") as watch:
+        probe = probe_here(drafter, open_recording(folder), steps, target=target.ref, dtype=target.dtype, watch=watch)
+        files = Files(tuple(proven(found.findings)), tuple(suspected(found.findings)))
+        return found, probe, checked(probe, files, asked)
+
+
+def _live(probe: Probe, result: Checked, made: Recorded, answers: Answers) -> Iterator[Live]:
+    """The live loop as declared, and as found best where that is another wiring."""
+    from drafter_audit.decode.live import decode_live
+    from drafter_audit.decode.settings import Settings
+    from drafter_audit.measure.acceptance import Acceptance
+    from drafter_audit.measure.bootstrap import accept_len_interval
+    from drafter_audit.wiring.evidence import Live
+
+    settings = Settings(probe.steps, answers.max_new_tokens, answers.temperature, answers.seed, plain=False)
+    found = result.evidence.found
+    wirings = {"declared": found.declared.wiring, "best": found.best.wiring}
+    if not found.faults:
+        del wirings["best"]
+    for name, wired in wirings.items():
+        run = decode_live(probe.under(wired), made.target, made.given, settings)
+        acceptance = Acceptance.pooled(run.counts, steps=probe.steps)
+        yield Live(name, acceptance.accept_len, accept_len_interval(acceptance), acceptance.rounds)

@@ -1,0 +1,47 @@
+"""What engines say they do with a drafter, tried in the reference loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from drafter_audit.drafter.wiring import KNOBS, Wiring
+from drafter_audit.engines import engine_of
+from drafter_audit.engines.base import Release
+from drafter_audit.errors import AuditError
+from drafter_audit.wiring.evidence import Claim
+from drafter_audit.wiring.fix import Edit
+from drafter_audit.wiring.probe import Probe
+from drafter_audit.wiring.profiled import profiled
+
+
+def claims(
+    probe: Probe, best: Wiring, releases: Sequence[Release], edits: Sequence[Edit], measured: float | None
+) -> tuple[Claim, ...]:
+    """Each release's effective wiring, replayed; `measured` is what one of them reached, None where it was not told."""
+    return tuple(_claims(probe, best, releases, edits, measured))
+
+
+def _claims(
+    probe: Probe, best: Wiring, releases: Sequence[Release], edits: Sequence[Edit], measured: float | None
+) -> Iterator[Claim]:
+    by_engine = {edit.engine: edit for edit in edits}
+    for release in releases:
+        effective = engine_of(release).effect(probe.spec, release).wiring
+        edit = by_engine.get(release.label)
+        if effective is None:
+            yield Claim(release, (), None, None, "what it does with drafters of this kind is not known", measured)
+            continue
+        wiring = told(effective, best)
+        try:
+            found = profiled(probe.under(wiring), probe.corpus.recording, probe.steps)
+        except AuditError as error:
+            yield Claim(release, best.differs(wiring), None, None, error.what, measured, edit)
+            continue
+        yield Claim(release, best.differs(wiring), found.accept_len, found.interval, None, measured, edit)
+
+
+def told(effective: Wiring, base: Wiring) -> Wiring:
+    """`effective`, with the base's value of each knob that it leaves open."""
+    left_open = [knob for knob in KNOBS if getattr(effective, knob) is None and knob != "rope_scaling"]
+    return replace(effective, **{knob: getattr(base, knob) for knob in left_open})

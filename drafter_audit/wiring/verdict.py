@@ -1,0 +1,225 @@
+"""The verdict on a drafter: the first cause that applies, with its proof in sentences, and what to do."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drafter_audit.measure.loops import MOST
+from drafter_audit.wiring.evidence import Claim, Evidence
+from drafter_audit.wiring.fix import mend_of
+from drafter_audit.wiring.profile import Profile
+from drafter_audit.wiring.result import Fault, Standing
+
+Name = Literal["damaged", "miswired", "engine", "undertrained", "healthy", "inconclusive"]
+
+CHANCE = 1.1
+"""accept_len up to which a drafter drafts no better than one whose head's rows are permuted; the controls' bound."""
+
+_ASTRAY, _LEAST_ASTRAY = 0.05, 4
+"""Tokens drafted as one other: the share of the frequent ones, and how many, that are no chance. The reference drafter,
+which is whole, has 1%."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons` are its proof, `todo` what to do, `warnings` what is wrong and decides nothing here: in sentences."""
+
+    name: Name
+    reasons: tuple[str, ...]
+    todo: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"verdict": self.name, "reasons": list(self.reasons), "todo": list(self.todo),
+                "warnings": list(self.warnings)}  # fmt: skip
+
+
+def judged(evidence: Evidence) -> Verdict:
+    """The first verdict that has any reason, in the order of the causes."""
+    for name, reasons_of, todo_of in _RULES:
+        reasons = tuple(reasons_of(evidence))
+        if reasons:
+            return Verdict(name, reasons, tuple(todo_of(evidence)), tuple(_warnings(evidence)))
+    raise AssertionError("the last rule always has a reason")
+
+
+def explained(fault: Fault) -> str:
+    """One fault in a sentence or two."""
+    step = "" if fault.steps == "first" else " of the later draft steps"
+    low, high = fault.kl_interval
+    kl = f"KL{step} falls from {fault.kl_before:.4f} to {fault.kl_after:.4f} nats"
+    sure = f"by {fault.gain:.4f} [{low:.4f}, {high:.4f}] on the prompts that took no part in the choice"
+    cost = f"accept_len rises from {fault.accept_len_before:.3f} to {fault.accept_len_after:.3f}"
+    within = "" if fault.interval is None else f" (by [{fault.interval[0]:.3f}, {fault.interval[1]:.3f}])"
+    told = f"{fault.knob}: declared {_words(fault.declared)}, trained with {_words(fault.trained)}"
+    return f"{told}: {kl}, {sure}; {cost}{within}"
+
+
+def _words(value: object) -> str:
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _damaged(evidence: Evidence) -> Iterator[str]:
+    yield from evidence.damage
+    found, profile = evidence.found, evidence.profile
+    if profile is not None and (led := _led_astray(profile)):
+        yield led
+    if not found.faults and found.best.accept_len <= CHANCE:
+        control = f"the control with permuted head rows has {found.control.accept_len:.3f}"
+        yield f"it drafts at chance: accept_len {found.best.accept_len:.3f}, {control}, and no wiring tried does better"
+        yield from evidence.suspected
+
+
+def _led_astray(profile: Profile) -> str | None:
+    astray = profile.astray
+    if astray.tokens < _LEAST_ASTRAY or astray.tokens < _ASTRAY * astray.frequent:
+        return None
+    pairs = ", ".join(f"{token} as {draft}" for token, draft in astray.examples)
+    many = f"{astray.tokens} of {astray.frequent} frequent tokens are drafted as one and the same other token"
+    return f"{many} ({pairs}): rows of the head, or entries of the map, stand for other tokens than they say"
+
+
+def _mend_file(_: Evidence) -> Iterator[str]:
+    yield "export it again from the training checkpoint, and check that every tensor was matched and copied"
+
+
+def _miswired(evidence: Evidence) -> Iterator[str]:
+    yield from (explained(fault) for fault in evidence.found.faults if fault.costs)
+
+
+def _mend_wiring(evidence: Evidence) -> Iterator[str]:
+    yield from (edit.words for edit in evidence.edits)
+    if any(edit.needed and not edit.set for edit in evidence.edits):
+        yield from (f"{fault.knob}: {mend_of(fault.knob)}" for fault in evidence.found.faults if fault.costs)
+
+
+def _engine(evidence: Evidence) -> Iterator[str]:
+    yield from (_parted(claim) for claim in evidence.claims if claim.below)
+    for claim in evidence.claims:
+        if not claim.below and claim.measured is not None and claim.differs and _less(claim, evidence.found.best):
+            knobs = ", ".join(claim.differs)
+            reached = f"the reference loop, so wired, reaches {_figure(claim)} too"
+            yield f"{claim.release.label} wires {knobs} otherwise than trained: {claim.measured:g}, and {reached}"
+
+
+def _parted(claim: Claim) -> str:
+    wired = f" with {', '.join(claim.differs)} as it wires them" if claim.differs else " under the same wiring"
+    return f"{claim.release.label} reaches accept_len {claim.measured:g}, the reference loop{wired} {_figure(claim)}"
+
+
+def _figure(claim: Claim) -> str:
+    within = "" if claim.interval is None else f" [{claim.interval[0]:.3f}, {claim.interval[1]:.3f}]"
+    return f"{claim.accept_len:.3f}{within}"
+
+
+def _less(claim: Claim, best: Standing) -> bool:
+    """Whether the engine's wiring itself costs."""
+    return claim.interval is not None and claim.interval[1] < best.accept_len_rounds
+
+
+def _mend_engine(evidence: Evidence) -> Iterator[str]:
+    yield from (claim.edit.words for claim in evidence.claims if claim.edit is not None and claim.differs)
+    if any(claim.below for claim in evidence.claims):
+        yield "look in the engine: its version, its log of loaded tensors, template, prompts, dtype and quantisation"
+
+
+def _undertrained(evidence: Evidence) -> Iterator[str]:
+    least, best = evidence.min_accept_len, evidence.found.best
+    if least is None or _high(best) >= least:
+        return
+    yield f"accept_len {best.accept_len:.3f}{_within(best)} is below the {least:g} asked for"
+    yield f"nothing helps: of {len(evidence.found.hypotheses)} wirings tried none gains {_least_gain(evidence)} of KL"
+    if evidence.profile is not None:
+        yield from _training(evidence.profile)
+
+
+def _training(profile: Profile) -> Iterator[str]:
+    given = ", ".join(f"{rate:.1%}" for rate in profile.teacher_forced)
+    taken = ", ".join("–" if rate is None else f"{rate:.1%}" for rate in profile.free_running)
+    yield f"teacher-forced, its drafts are right {given} of the time, step by step; free-running, accepted {taken}"
+    ceiling = f"with it a drafter that is always right reaches {profile.ceiling:.3f}"
+    yield f"its vocabulary holds {profile.coverage:.1%} of the answers' tokens: {ceiling}"
+
+
+def _train_on(evidence: Evidence) -> Iterator[str]:
+    profile, least = evidence.profile, evidence.min_accept_len or 0.0
+    if profile is not None and profile.ceiling < least:
+        yield "train with a larger draft vocabulary, or one chosen from such answers: this one cannot reach it"
+    else:
+        yield "train longer, or on answers of this target to prompts like these; check that the target is the same"
+
+
+def _inconclusive(evidence: Evidence) -> Iterator[str]:
+    found = evidence.found
+    if evidence.looping > MOST * evidence.answers:
+        yield f"{evidence.looping} of {evidence.answers} answers loop: what is accepted there measures nothing"
+    if found.inconclusive is not None:
+        yield found.inconclusive
+    least, best = evidence.min_accept_len, found.best
+    if least is not None and best.interval is not None and best.interval[0] < least <= best.interval[1]:
+        yield f"accept_len {best.accept_len:.3f}{_within(best)} may be above or below the {least:g} asked for"
+
+
+def _settle(evidence: Evidence) -> Iterator[str]:
+    least, best = evidence.min_accept_len, evidence.found.best
+    needed = 2 * 8
+    if least is not None and best.interval is not None and best.accept_len != least:
+        half = (best.interval[1] - best.interval[0]) / 2
+        told = sum(evidence.found.prompts) * (half / abs(best.accept_len - least)) ** 2
+        needed = max(needed, math.ceil(told))
+    yield f"record about {needed} prompts, whose answers end by themselves"
+
+
+def _healthy(evidence: Evidence) -> Iterator[str]:
+    found = evidence.found
+    many, declared = len(found.hypotheses), found.declared
+    yield f"of {many} wirings tried none betters the declared one by {_least_gain(evidence)} of KL and accepts more"
+    yield f"accept_len {declared.accept_len:.3f}{_within(declared)}; the control with permuted head rows has " + (
+        f"{found.control.accept_len:.3f}"
+    )
+    if evidence.min_accept_len is None:
+        yield "whether that is enough was not asked: --min-accept-len says so"
+
+
+def _nothing(_: Evidence) -> Iterator[str]:
+    yield from ()
+
+
+def _within(standing: Standing) -> str:
+    return "" if standing.interval is None else f" [{standing.interval[0]:.3f}, {standing.interval[1]:.3f}]"
+
+
+def _high(standing: Standing) -> float:
+    return standing.accept_len if standing.interval is None else standing.interval[1]
+
+
+def _least_gain(evidence: Evidence) -> str:
+    return f"{evidence.found.min_gain:.0%}"
+
+
+def _warnings(evidence: Evidence) -> Iterator[str]:
+    for fault in evidence.found.faults:
+        if not fault.costs:
+            yield f"{explained(fault)}; that costs nothing here"
+    if any(not fault.costs for fault in evidence.found.faults) and not any(f.costs for f in evidence.found.faults):
+        yield from (edit.words for edit in evidence.edits if edit.needed)
+    for tried in () if evidence.found.faults else evidence.found.hypotheses:
+        if tried.outcome == "indistinguishable" and tried.prompts_needed is not None:
+            yield f"{tried.name}: undecided, about {tried.prompts_needed} prompts would tell"
+    yield from evidence.notes
+
+
+_Sentences = Callable[[Evidence], Iterator[str]]
+_RULES: tuple[tuple[Name, _Sentences, _Sentences], ...] = (
+    ("damaged", _damaged, _mend_file),
+    ("miswired", _miswired, _mend_wiring),
+    ("engine", _engine, _mend_engine),
+    ("inconclusive", _inconclusive, _settle),
+    ("undertrained", _undertrained, _train_on),
+    ("healthy", _healthy, _nothing),
+)
+"""A recording that decides nothing is no proof that all is well, nor that training was short."""

@@ -1,0 +1,203 @@
+"""`wiring` on the reference pair: whole, and with faults planted in checkpoints that the test writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import drafter_audit
+from drafter_audit.cli.main import main
+from drafter_audit.engines.base import merged
+from tests.planted import planted
+
+PACK = Path(drafter_audit.__file__).with_name("prompts") / "pack.jsonl"
+PROMPTS = 32
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    """Every third prompt of the pack: all of its categories."""
+    lines = PACK.read_text(encoding="utf-8").splitlines()
+    file = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    file.write_text("\n".join(lines[::3][:PROMPTS]) + "\n")
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory, prompts):
+    folder = tmp_path_factory.mktemp("recorded") / "rec"
+    how = ("--prompts", prompts, "--boundaries", "all", "--max-new-tokens", "128")
+    assert main(["record", "--target", "tiny-target", *how, "-o", str(folder)]) == 0
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def wiring(recording, tmp_path_factory):
+    """Exit code and JSON of `wiring` on the recording."""
+    file = tmp_path_factory.mktemp("told") / "told.json"
+
+    def run(drafter: str, *options: str) -> tuple[int, dict[str, Any]]:
+        code = main(["wiring", drafter, "--recording", recording, "--format", "json", "-o", str(file), *options])
+        return code, json.loads(file.read_text())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def healthy(wiring):
+    return wiring("tiny")
+
+
+def edited(folder: Path, edit: Mapping[str, Any]) -> str:
+    """The drafter in `folder` with the printed edit made."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(merged(json.loads(file.read_text()), edit)))
+    return str(folder)
+
+
+def faults(told):
+    return [fault["knob"] for fault in told["faults"]]
+
+
+def test_a_whole_drafter_is_healthy(healthy):
+    code, told = healthy
+    assert (code, told["verdict"], told["faults"]) == (0, "healthy", [])
+    assert [slot["best"] for slot in told["slots"]] == [slot["declared"] for slot in told["slots"]] == [2, 6, 9]
+    assert told["control"]["accept_len"] <= 1.1 < told["taps_worth"]["accept_len"]
+
+
+@pytest.mark.parametrize(
+    ("plants", "knobs", "to"),
+    [
+        (("slot 0 +1",), ["boundaries"], [2, 6, 9]),
+        (("theta 500000",), ["rope_theta"], 10000.0),
+        (("norm_before_residual",), ["residual"], "pre_norm"),
+        (("yarn", "slot 2 -1"), ["boundaries", "rope_scaling"], [2, 6, 9]),
+    ],
+)
+def test_a_planted_fault_is_named_and_the_printed_edit_mends_it(wiring, healthy, tmp_path, plants, knobs, to):
+    drafter = planted(tmp_path, *plants)
+    code, told = wiring(drafter, "--engine", "vllm")
+    assert (code, told["verdict"], sorted(faults(told))) == (1, "miswired", sorted(knobs))
+    assert told["faults"][faults(told).index(knobs[0])]["to"] == to
+    v2 = next(fix for fix in told["fix"] if fix["engine"].endswith("(v2)"))
+    assert v2["left"] == []
+    code, mended = wiring(edited(tmp_path, v2["set"] or own_edit(told)))
+    assert (code, mended["verdict"]) == (0, "healthy")
+    low, high = healthy[1]["declared"]["interval"]
+    assert low <= mended["declared"]["accept_len"] <= high
+
+
+def own_edit(told):
+    """Where vLLM's V2 runner reads no ids here, those of the runner that does."""
+    return next(fix["set"] for fix in told["fix"] if fix["set"])
+
+
+def test_a_fault_of_the_tensors_has_no_edit_and_says_what_mends_it(wiring, tmp_path):
+    code, told = wiring(planted(tmp_path, "attention halves swapped"))
+    assert (code, told["verdict"], faults(told)) == (1, "miswired", ["concat"])
+    assert told["faults"][0]["fix"] == []
+    assert any("column halves" in line for line in told["todo"])
+
+
+def permuted(config, weights):
+    order = torch.randperm(len(weights["lm_head.weight"]), generator=torch.Generator().manual_seed(1))
+    weights["lm_head.weight"] = weights["lm_head.weight"][order]
+
+
+def some_exchanged(config, weights):
+    """A quarter of the head's rows, each in the place of the next."""
+    rows = torch.arange(len(weights["lm_head.weight"]))
+    rows[: len(rows) // 4] = rows[: len(rows) // 4].roll(1)
+    weights["lm_head.weight"] = weights["lm_head.weight"][rows]
+
+
+def at_random(config, weights):
+    head = weights["lm_head.weight"]
+    made = torch.randn(head.shape, generator=torch.Generator().manual_seed(2)) * 0.02
+    weights["lm_head.weight"] = made.to(head.dtype)
+
+
+def no_map(config, weights):
+    weights["d2t"] = torch.zeros_like(weights["d2t"])
+
+
+@pytest.mark.parametrize("damage", [permuted, some_exchanged, at_random, no_map], ids=lambda one: one.__name__)
+def test_a_damaged_file_is_called_damaged(wiring, tmp_path, damage):
+    code, told = wiring(planted(tmp_path, "damage", also={"damage": damage}))
+    assert (code, told["verdict"]) == (1, "damaged")
+    assert told["reasons"]
+
+
+def test_a_drafter_below_what_was_asked_is_undertrained_where_nothing_helps(wiring):
+    code, told = wiring("tiny", "--min-accept-len", "3.9", "--train-acc", "0.5,0.5,0.5")
+    assert (code, told["verdict"]) == (1, "undertrained")
+    assert told["train_acc"]["accept_len"] == 1 + 0.5 + 0.25 + 0.125
+    assert any("teacher-forced" in reason for reason in told["reasons"])
+
+
+def test_what_the_recording_cannot_decide_is_inconclusive(wiring, healthy):
+    code, told = wiring("tiny", "--min-accept-len", f"{healthy[1]['declared']['accept_len']:.4f}")
+    assert (code, told["verdict"]) == (3, "inconclusive")
+    assert any("record about" in line for line in told["todo"])
+
+
+@pytest.mark.parametrize("engine", ["sglang@0.5.23", "tensorrt-llm"])
+def test_an_engine_below_the_reference_loop_is_at_fault(wiring, engine):
+    code, told = wiring("tiny", "--engine", engine, "--engine-accept-len", "1.9")
+    assert (code, told["verdict"]) == (1, "engine")
+    assert told["engines"][0]["below"] is True
+    code, told = wiring("tiny", "--engine", engine, "--engine-accept-len", "3.6")
+    assert (code, told["verdict"]) == (0, "healthy")
+
+
+def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(Path(prompts).read_text().splitlines(keepends=True)[:16]))
+    drafter = tmp_path / "drafter"
+    drafter.mkdir()
+    options = ("--target", "tiny-target", "--prompts", str(few), "--max-new-tokens", "48", "--confirm-live")
+    code = main(["wiring", planted(drafter, "slot 2 -1"), *options, "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["verdict"]) == (1, "miswired")
+    live = {one["wiring"]: one["accept_len"] for one in told["live"]}
+    assert live["best"] == pytest.approx(told["profile"]["accept_len"], abs=0.02)
+    assert live["declared"] < live["best"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--engine-accept-len", "1.9"), 2, "name the one release"),
+        (("--engine", "vllm,sglang", "--engine-accept-len", "1.9"), 2, "2 named"),
+        (("--train-acc", "78,70"), 2, "no accuracies"),
+        (("--confirm-live",), 2, "--confirm-live"),
+        (("--steps", "99"), 2, "99 steps"),
+        (("--engine", "sglnag"), 2, "did you mean sglang"),
+    ],
+)
+def test_bad_input_is_one_line(recording, capsys, options, code, words):
+    assert main(["wiring", "tiny", "--recording", recording, *options]) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert words in shown.err.splitlines()[-1]
+
+
+def test_too_few_prompts_decide_nothing(prompts, capsys, tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(Path(prompts).read_text().splitlines(keepends=True)[:4]))
+    options = ("--target", "tiny-target", "--prompts", str(few), "--max-new-tokens", "32")
+    assert main(["wiring", "tiny", *options]) == 3
+    assert "inconclusive" in capsys.readouterr().out
+
+
+def test_the_table_puts_the_verdict_first(recording, capsys, tmp_path):
+    assert main(["wiring", planted(tmp_path, "slot 2 -1"), "--recording", recording]) == 1
+    head = capsys.readouterr().out.split("\n\n")[0]
+    assert "miswired" in head
+    assert "boundaries: declared [2, 6, 8], trained with [2, 6, 9]" in " ".join(head.split())
