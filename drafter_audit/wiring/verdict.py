@@ -66,12 +66,27 @@ def _words(value: object) -> str:
 def _damaged(evidence: Evidence) -> Iterator[str]:
     yield from evidence.damage
     found, profile = evidence.found, evidence.profile
+    yield from (_not_the_trained(fault) for fault in found.faults if fault.costs and _replaced(fault))
     if profile is not None and (led := _led_astray(profile)):
         yield led
     if not found.faults and found.best.accept_len <= CHANCE:
         control = f"the control with permuted head rows has {found.control.accept_len:.3f}"
         yield f"it drafts at chance: accept_len {found.best.accept_len:.3f}, {control}, and no wiring tried does better"
         yield from evidence.suspected
+
+
+_STORED = {"head": "lm_head", "embedding": "embed_tokens"}
+
+
+def _replaced(fault: Fault) -> bool:
+    """Whether the target's own tensor does better than the stored one."""
+    return fault.knob in _STORED and fault.declared == "own" and fault.trained in ("target", "target_rows")
+
+
+def _not_the_trained(fault: Fault) -> str:
+    """Rows at random, permuted, or of other tokens all look so."""
+    stored = f"the stored {_STORED[fault.knob]} is not the one it was trained with: the target's does better"
+    return f"{stored}. {explained(fault)}"
 
 
 def _led_astray(profile: Profile) -> str | None:
