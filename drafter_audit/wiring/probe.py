@@ -24,7 +24,7 @@ from drafter_audit.wiring.taps import Taps
 EVERY = (0, 1, 2)
 """The groups of a corpus: the race, the rest of the half that chooses, the half that confirms."""
 
-_KEEPS_UP, _SURVIVORS = 1.25, 16
+_KEEPS_UP, _SURVIVORS = 1.25, 8
 """A hypothesis survives the race with a KL up to so many times the base's, and among so many of the lowest."""
 _SAME = {"float32": 3e-3, "float64": 3e-3}
 """Two wirings compute the same where their log-probs differ by no more than this share of their spread: a norm's
