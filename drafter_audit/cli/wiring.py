@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,14 @@ import click
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import answer_options, prompt_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.audit.lint import Lint
     from drafter_audit.cli.recorded import Answers, Recorded
+    from drafter_audit.drafter.wiring import Wiring
     from drafter_audit.wiring.check import Asked, Checked
     from drafter_audit.wiring.evidence import Live
-    from drafter_audit.wiring.probe import Probe
 
 _LOOKAHEAD = 16
 
@@ -138,11 +140,12 @@ def wiring(
     asked = Asked(min_gain, named or newest_releases(), bool(named), engine_accept_len, min_accept_len, train_acc)
     answers = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     with _recording(drafter, recording, keep, target, answers, steps, context.obj) as (folder, made):
-        if made is not None and not made.target.ranks.first and not confirm_live:
-            return
-        lint, probe, result = _checked(drafter, folder, target, steps, asked)
-        if confirm_live and made is not None:
-            result = result.with_live(list(_live(probe, result, made, answers)))
+        first = Rank.here().first  # it has the recording; the others run the target, and no more
+        lint, result = _checked(drafter, folder, target, steps, asked) if first else (None, None)
+        live = list(_live(drafter, result, made, target, answers)) if made is not None and confirm_live else []
+    if lint is None or result is None:
+        return
+    result = result.with_live(live)
     emit(wiring_document(lint, result), wiring_result(lint, result), style=style, output=output, command=context.obj)
     _end(context, result)
 
@@ -193,9 +196,7 @@ def _recording(
         )
 
 
-def _checked(
-    drafter: str, folder: Path, target: TargetOptions, steps: int, asked: Asked
-) -> tuple[Lint, Probe, Checked]:
+def _checked(drafter: str, folder: Path, target: TargetOptions, steps: int, asked: Asked) -> tuple[Lint, Checked]:
     """Lint first: it is quick, and what it refuses need not be run."""
     from drafter_audit.audit.damage import proven, suspected
     from drafter_audit.audit.lint import lint
@@ -209,23 +210,33 @@ def _checked(
     with watch_steps("Trying wirings") as watch:
         probe = probe_here(drafter, open_recording(folder), steps, target=target.ref, dtype=target.dtype, watch=watch)
         files = Files(tuple(proven(found.findings)), tuple(suspected(found.findings)))
-        return found, probe, checked(probe, files, asked)
+        return found, checked(probe, files, asked)
 
 
-def _live(probe: Probe, result: Checked, made: Recorded, answers: Answers) -> Iterator[Live]:
-    """The live loop as declared, and as found best where that is another wiring."""
+def _live(
+    drafter: str, result: Checked | None, made: Recorded, target: TargetOptions, answers: Answers
+) -> Iterator[Live]:
+    """The live loop as declared, and as found best where that is another wiring. Every rank runs it; rank 0 alone has
+    a `result`, and tells the others."""
     from drafter_audit.decode.live import decode_live
+    from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.settings import Settings
     from drafter_audit.measure.acceptance import Acceptance
     from drafter_audit.measure.bootstrap import accept_len_interval
     from drafter_audit.wiring.evidence import Live
 
-    settings = Settings(probe.steps, answers.max_new_tokens, answers.temperature, answers.seed, plain=False)
-    found = result.evidence.found
-    wirings = {"declared": found.declared.wiring, "best": found.best.wiring}
-    if not found.faults:
-        del wirings["best"]
+    asked = made.target.ranks.told(None if result is None else (result.evidence.found.steps, _wirings(result)))
+    assert asked is not None  # rank 0 has one
+    plan, (steps, wirings) = planned(drafter, made.target, target.ref), asked
+    settings = Settings(steps, answers.max_new_tokens, answers.temperature, answers.seed, plain=False)
     for name, wired in wirings.items():
-        run = decode_live(probe.under(wired), made.target, made.given, settings)
-        acceptance = Acceptance.pooled(run.counts, steps=probe.steps)
+        loaded = replace(plan, wiring=wired).load(target.dtype or replay_dtype(made.target))
+        run = decode_live(loaded, made.target, made.given, settings)
+        acceptance = Acceptance.pooled(run.counts, steps=steps)
         yield Live(name, acceptance.accept_len, accept_len_interval(acceptance), acceptance.rounds)
+
+
+def _wirings(result: Checked) -> dict[str, Wiring]:
+    found = result.evidence.found
+    best = {"best": found.best.wiring} if found.faults else {}
+    return {"declared": found.declared.wiring, **best}

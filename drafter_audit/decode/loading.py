@@ -35,9 +35,9 @@ class Planned:
         return load_drafter(ref, wiring=self.wiring, target=self.lender, dtype=dtype, device=device)
 
 
-def replay_dtype(manifest: Manifest) -> str:
-    """In which a drafter is replayed where nothing is said: the recorded target's, on a CPU float32."""
-    return manifest.dtype if torch.cuda.is_available() else "float32"
+def replay_dtype(by: Manifest | TargetModel) -> str:
+    """In which a drafter is replayed where nothing is said: the target's, on a CPU float32."""
+    return by.dtype if torch.cuda.is_available() else "float32"
 
 
 def planned(ref: str, by: Manifest | TargetModel, target: str | None = None) -> Planned:

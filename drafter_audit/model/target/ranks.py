@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,8 @@ from drafter_audit.ranks import Rank
 
 TIMEOUT_S = 1800.0
 """How long a rank waits for the others: longer than ranks part while they load a target of terabytes from one disk."""
+
+Value = TypeVar("Value")
 
 _GONE = ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket closed", "unhandled system error")
 _LATE = ("Timed out", "timed out", "timeout")
@@ -48,6 +50,15 @@ class Ranks(Rank):
         with failures("torchrun"):
             dist.broadcast(shared, src=0)
             return shared.cpu()
+
+    def told(self, value: Value | None) -> Value | None:
+        """Rank 0's `value`, on every rank: of the others each gives None, and waits. Raises RankError."""
+        if self.size == 1:
+            return value
+        shared = [value]
+        with failures("torchrun"):
+            dist.broadcast_object_list(shared, src=0)
+        return shared[0]
 
 
 ALONE = Ranks()
