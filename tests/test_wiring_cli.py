@@ -186,6 +186,7 @@ def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
         (("--engine-accept-len", "1.9"), 2, "name the one release"),
         (("--engine", "vllm,sglang", "--engine-accept-len", "1.9"), 2, "2 named"),
         (("--train-acc", "78,70"), 2, "no accuracies"),
+        (("--train-acc", "0.78,0.70"), 2, "give --steps 2, or 3 accuracies"),
         (("--confirm-live",), 2, "--confirm-live"),
         (("--steps", "99"), 2, "99 steps"),
         (("--engine", "sglnag"), 2, "did you mean sglang"),
