@@ -84,8 +84,8 @@ def test_a_whole_drafter_is_healthy(healthy):
     ("plants", "knobs", "to"),
     [
         (("slot 0 +1",), ["boundaries"], [2, 6, 9]),
-        (("theta 500000",), ["rope_theta"], 10000.0),
-        (("norm_before_residual",), ["residual"], "pre_norm"),
+        slow(("theta 500000",), ["rope_theta"], 10000.0),
+        slow(("norm_before_residual",), ["residual"], "pre_norm"),
         (("yarn", "slot 2 -1"), ["boundaries", "rope_scaling"], [2, 6, 9]),
     ],
 )
@@ -186,6 +186,7 @@ def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
         (("--engine-accept-len", "1.9"), 2, "name the one release"),
         (("--engine", "vllm,sglang", "--engine-accept-len", "1.9"), 2, "2 named"),
         (("--train-acc", "78,70"), 2, "no accuracies"),
+        (("--train-acc", "0.78,0.70"), 2, "give --steps 2, or 3 accuracies"),
         (("--confirm-live",), 2, "--confirm-live"),
         (("--steps", "99"), 2, "99 steps"),
         (("--engine", "sglnag"), 2, "did you mean sglang"),
@@ -204,10 +205,3 @@ def test_too_few_prompts_decide_nothing(prompts, capsys, tmp_path):
     options = ("--target", "tiny-target", "--prompts", str(few), "--max-new-tokens", "32")
     assert main(["wiring", "tiny", *options]) == 3
     assert "inconclusive" in capsys.readouterr().out
-
-
-def test_the_table_puts_the_verdict_first(recording, capsys, tmp_path):
-    assert main(["wiring", planted(tmp_path, "slot 2 -1"), "--recording", recording]) == 1
-    head = capsys.readouterr().out.split("\n\n")[0]
-    assert "miswired" in head
-    assert "boundaries: declared [2, 6, 8], trained with [2, 6, 9]" in " ".join(head.split())

@@ -69,8 +69,8 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
     "--train-acc",
     metavar="LIST",
     callback=_rates,
-    help="Accuracies by draft step that training told, such as 0.78,0.70,0.65: what they promise is set beside what is "
-    "measured.",
+    help="Accuracies that training told, one for each of --steps, such as 0.78,0.70,0.65: what they promise is set "
+    "beside what is measured.",
 )
 @click.option(
     "--engine",
@@ -135,6 +135,7 @@ def wiring(
 
     named = read_releases(named_engines(engines))
     _check_engine(len({(each.engine, each.version) for each in named}), engine_accept_len)
+    _check_train_acc(len(train_acc), steps)
     if recording is not None:
         only_with_a_target(context)
     asked = Asked(min_gain, named or newest_releases(), bool(named), engine_accept_len, min_accept_len, train_acc)
@@ -164,6 +165,15 @@ def _check_engine(named: int, engine_accept_len: float | None) -> None:
     if engine_accept_len is not None and named != 1:
         what = f"a figure of one engine, and {named or 'none'} named"
         raise UsageError(what, "--engine-accept-len", "name the one release with --engine, such as sglang@0.5.23")
+
+
+def _check_train_acc(told: int, steps: int) -> None:
+    """Raises UsageError for accuracies of more or fewer steps than are measured: their accept_len is another figure."""
+    from drafter_audit.errors import UsageError
+
+    if told not in (0, steps):
+        what = f"accuracies of {told} steps, and rounds of {steps} are measured"
+        raise UsageError(what, "--train-acc", f"give --steps {told}, or {steps} accuracies")
 
 
 @contextmanager
