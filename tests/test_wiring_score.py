@@ -112,7 +112,9 @@ def test_logits_that_were_not_recorded_move_kl_by_no_more_than_the_bound(prompts
     off = np.abs(whole.kl[0] - part.kl[0])[known]
     assert off.max() > 1e-6  # something was left out
     widest = 40.0  # nats; no ratio of this pair's probabilities is as large
-    assert (off <= part.omitted[known] * (part.kl[0][known] + 1 + widest) + 1e-6).all()
+    # What is left out is one less a sum of float32: it is known to that type's last place, and may come out as 0.
+    omitted = part.omitted[known] + np.finfo(np.float32).eps
+    assert (off <= omitted * (part.kl[0][known] + 1 + widest) + 1e-6).all()
     assert off.mean() < 0.02 * whole.kl[0].mean()
 
 
