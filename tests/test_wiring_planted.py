@@ -41,12 +41,9 @@ class Fault:
 
 
 FAULTS = {
-    "ids +1": Fault("boundaries", [4, 8, 11], TRAINED),
     "slot 0 +1": Fault("boundaries", [3, 6, 9], TRAINED),
-    "embedding in slot 0": Fault("boundaries", [0, 6, 9], TRAINED),
     "fc columns 0 1 swapped": Fault("slot_order", TRAINED, [6, 2, 9]),
     "norm_before_fc": Fault("pre_fc_norm", "whole", "none"),
-    "fc_norm": Fault("pre_fc_norm", "per_state", "none"),
     "norm_before_residual": Fault("residual", "post_norm", "pre_norm"),
     "norm_output": Fault("feedback", "post_norm", "pre_norm"),
     "normed twice": Fault("hidden_norm", "hidden_norm", "input_layernorm_then_hidden_norm", "export"),
@@ -57,6 +54,11 @@ FAULTS = {
     "embedding at random": Fault("embedding", "own", "target", "export", "damaged"),
     "head at random": Fault("head", "own", "target_rows", "export", "damaged"),
     "no last norm": Fault("final_norm", False, True, "nothing", "healthy"),
+}
+IN_PAIRS = {
+    "ids +1": Fault("boundaries", [4, 8, 11], TRAINED),
+    "embedding in slot 0": Fault("boundaries", [0, 6, 9], TRAINED),
+    "fc_norm": Fault("pre_fc_norm", "per_state", "none"),
 }
 PAIRS = [
     ("slot 0 +1", "theta 1e6"),
@@ -113,7 +115,7 @@ def healthy(asked: Run) -> tuple[float, float]:
 def test_a_planted_fault_is_found_named_and_mended(
     asked: Run, exported: dict[str, Path], healthy: tuple[float, float], tmp_path: Path, dialect: str, faults: Any
 ) -> None:
-    expected = [FAULTS[fault] for fault in faults]
+    expected = [(FAULTS | IN_PAIRS)[fault] for fault in faults]
     drafter = planted(tmp_path, *faults, of=exported[dialect])
     told = asked("wiring", drafter)
     found = [(fault["knob"], fault["from"], fault["to"]) for fault in told["faults"]]

@@ -21,7 +21,7 @@ from drafter_audit.model.network import Network, build_network
 from drafter_audit.recording.recording import RecordedPrompt, Recording
 from tests.planted import TARGET, TINY
 
-_RATE, _PROMPTS = 3e-3, 8
+_RATE, _PROMPTS = 5e-3, 8
 _FIXED = ("embed_tokens.weight", "lm_head.weight")
 
 
