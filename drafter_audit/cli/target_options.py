@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from drafter_audit.cli.options import complete_reference
 from drafter_audit.errors import UsageError
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
@@ -90,6 +92,14 @@ def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapp
     return held
 
 
+def _ranks_alone(context: click.Context, param: click.Parameter, seconds: int) -> int:
+    """Raises UsageError where one process, which waits for nobody, is told how long to wait."""
+    if Rank.here().size == 1 and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+        mend = "start it as torchrun --nproc-per-node N -m drafter_audit ..., or leave it out"
+        raise UsageError("one process waits for no other rank", "--rank-timeout", mend)
+    return seconds
+
+
 _OPTIONS = (
     click.option("--target", "ref", metavar="REF", shell_complete=complete_reference, help="The target, which is run."),
     click.option(
@@ -119,6 +129,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         default=1800,
         show_default=True,
+        callback=_ranks_alone,
         help="Under torchrun, how long a rank waits for the others.",
     ),
 )
