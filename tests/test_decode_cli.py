@@ -223,6 +223,18 @@ def test_token_ids_pass_no_chat_template(audit: Audit, tmp_path: Path) -> None:
     assert "with the chat template" not in out
 
 
+def test_bare_text_that_the_target_ends_at_once_is_told(audit: Audit, tmp_path: Path) -> None:
+    """The reference target answers what passes its chat template, and to most else says its end token."""
+    prompts = str(tmp_path / "prompts.jsonl")
+    Path(prompts).write_text("".join(HELD_OUT.read_text().splitlines(keepends=True)[:2]))
+    rec = made(prompts, tmp_path / "rec", "--raw")
+    for how in (("decode", "tiny", "--prompts", prompts, "--raw"), ("sweep", "tiny", "--recording", rec)):
+        code, out, err = audit(*how)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert "bare text that the target ends at once, leave --raw out" in err
+    assert "record longer answers, without --raw" in audit("wiring", "tiny", "--recording", rec)[2]
+
+
 def test_neither_target_nor_recording(audit: Audit, tmp_path: Path) -> None:
     ref, _ = write_random(tmp_path)
     code, _, err = audit("decode", ref)
