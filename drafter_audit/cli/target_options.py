@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from drafter_audit.cli.options import complete_reference
+from drafter_audit.cli.options import complete_reference, gathered
 from drafter_audit.errors import UsageError
 from drafter_audit.ranks import Rank
 
@@ -60,16 +59,8 @@ def target_of(specs: Sequence[DrafterSpec], mend: str = "name the target's repos
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--target and how to load it. The command gets all of them as one `target: TargetOptions`."""
-
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(TargetOptions)}
-        return command(*arguments, target=TargetOptions(**options), **given)
-
-    for option in reversed(_OPTIONS):
-        gathered = option(gathered)
-    return gathered
+    """--target and how to load it, as one argument `target: TargetOptions`."""
+    return gathered(command, TargetOptions, "target", _OPTIONS)
 
 
 def runs_target(command: click.Command | None, arguments: Sequence[str]) -> bool:
