@@ -200,6 +200,16 @@ def test_notes_on_prompts_and_the_tie_stand_in_the_result(read: Any, tmp_path: P
     assert told["timing"]["prefill_s"] > 0
 
 
+def test_a_recording_keeps_the_notes_and_every_replay_repeats_them(audit: Audit, read: Any, tmp_path: Path) -> None:
+    rows = '{"turns": ["Write the word yes.", "And now?"]}\n' + HELD_OUT.read_text().splitlines()[0]
+    (tmp_path / "turns.jsonl").write_text(rows)
+    rec = made(str(tmp_path / "turns.jsonl"), tmp_path / "rec")
+    for command in ("decode", "sweep"):
+        assert any("the first alone is asked" in note for note in read(command, "tiny", "--recording", rec)["notes"])
+    (note,) = json.loads((tmp_path / "rec/manifest.json").read_text())["notes"]
+    assert note in read("decode", "tiny", "--recording", rec)["notes"]
+
+
 def test_half_sized_logits_have_wider_ties_and_no_promise(audit: Audit, prompts: str, tmp_path: Path) -> None:
     folder = made(prompts, tmp_path / "rec", "--dtype", "bfloat16")
     out = " ".join(audit("decode", "tiny", "--recording", folder)[1].split())

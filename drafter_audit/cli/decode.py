@@ -119,4 +119,4 @@ def _ran(
         drafter = plan.load(target.dtype or model.dtype)
         provenance = ran_with(plan.spec, model, prompt_set, settings, raw=answers.raw, thinking=answers.thinking)
         run = decode_live(drafter, model, asked.given, settings)
-        yield live_result(run, provenance, steps, what_if, (*asked.notes(model), *drafter.loaded.notes))
+        yield live_result(run, provenance, steps, what_if, (*asked.notes, *model.notes, *drafter.loaded.notes))

@@ -13,7 +13,6 @@ from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 
 if TYPE_CHECKING:
-    from drafter_audit.model.target.model import TargetModel
     from drafter_audit.model.target.sizes import TargetSizes
     from drafter_audit.model.target.tokenizer import TargetTokenizer
     from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
@@ -46,9 +45,10 @@ class Asked:
     tokenizer: TargetTokenizer | None
     given: tuple[TokenPrompt, ...]
 
-    def notes(self, target: TargetModel) -> tuple[str, ...]:
-        """What of the prompts, the tokenizer and the target a reader of the result must know."""
-        return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()), *target.notes)
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the prompts and the tokenizer a reader of the result must know."""
+        return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()))
 
 
 def asked_of(target: TargetOptions, ref: str, prompts: PromptSet, answers: Answers, lookahead: int) -> Asked:

@@ -78,9 +78,8 @@ def record(
     made = recorded(drafters, folder, target, answers, states, context.obj)
     if made.target.ranks.first:
         recording = open_recording(folder)
-        result = record_result(recording) | {"notes": list(made.notes)}
-        emit(record_document(recording), result, style=style, output=None, command=context.obj)
-        for remark in (*made.notes, *record_remarks(recording)):
+        emit(record_document(recording), record_result(recording), style=style, output=None, command=context.obj)
+        for remark in record_remarks(recording):
             tell(remark)
 
 

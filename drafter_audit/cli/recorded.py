@@ -26,11 +26,10 @@ class States:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The target that answered, what it was given, and what a reader should know of both."""
+    """The target that answered, and what it was given."""
 
     target: TargetModel
     given: tuple[TokenPrompt, ...]
-    notes: tuple[str, ...]
 
 
 def recorded(
@@ -76,9 +75,10 @@ def recorded(
         raw=answers.raw,
         tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
         template_sha256=None if tokenizer is None or answers.raw else tokenizer.template_sha256,
+        notes=asked.notes,
         command=("drafter-audit", *command),
     )
     tell(f"the recording takes up to {size(largest(model, given, settings))}, where every answer hits the cap")
     with watch_prompts("Recording", len(given)) as watch:
         record(model, given, folder, settings, origin, watch)
-    return Recorded(model, given, asked.notes(model))
+    return Recorded(model, given)

@@ -116,7 +116,7 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
             f"recorded in {told.dtype}, replayed in {run.dtype}: the live loop rounds otherwise and may count a little "
             "otherwise; where both are float32 it counts the same, but for ties"
         )
-    yield from run.notes
+    yield from (*told.notes, *run.notes)
     close = run.close_drafts()
     if close:
         below = tie_below(run.dtype)
