@@ -245,6 +245,18 @@ def test_bare_text_that_the_target_ends_at_once_is_told(audit: Audit, tmp_path: 
     assert "record longer answers, without --raw" in audit("wiring", "tiny", "--recording", rec)[2]
 
 
+@pytest.mark.parametrize("command", ["decode", "wiring", "record"])
+def test_a_vocabulary_smaller_than_the_targets_is_refused_though_the_target_lends_its_rows(
+    audit: Audit, prompts: str, tmp_path: Path, command: str
+) -> None:
+    ref, _ = write_random(tmp_path / "drafter", drop=("embed_tokens.weight",))
+    into = ("-o", str(tmp_path / "rec")) if command == "record" else ()
+    code, out, err = audit(command, ref, "--target", "tiny-target", "--prompts", prompts, *into)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "its vocabulary is of 60 tokens, the target's of 1024" in err
+    assert not (tmp_path / "rec").exists()
+
+
 def test_neither_target_nor_recording(audit: Audit, tmp_path: Path) -> None:
     ref, _ = write_random(tmp_path)
     code, _, err = audit("decode", ref)

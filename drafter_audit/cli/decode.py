@@ -102,6 +102,7 @@ def _ran(
     drafters: Sequence[str], target: TargetOptions, answers: Answers, steps: int, what_if: tuple[float, ...]
 ) -> Iterator[DecodeResult]:
     """Each drafter beside the target, which is loaded once. All that can be refused is, before the first round."""
+    from drafter_audit.decode.fit import check_vocabulary
     from drafter_audit.decode.live import decode_live
     from drafter_audit.decode.loading import planned
     from drafter_audit.decode.outcome import live_result, ran_with
@@ -114,6 +115,8 @@ def _ran(
     ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
     asked = asked_of(target, ref, prompt_set, answers, steps - 1)
     plans = [planned(drafter, asked.sizes, target.ref) for drafter in drafters]
+    for plan in plans:
+        check_vocabulary(plan.spec, asked.sizes)
     model = target.load(ref)
     for plan in plans:
         drafter = plan.load(target.dtype or model.dtype)

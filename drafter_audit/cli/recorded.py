@@ -45,6 +45,7 @@ def recorded(
     `drafters` say which states to keep, and name the target where `target` does not. Raises AuditError.
     """
     from drafter_audit.cli.progress import watch_prompts
+    from drafter_audit.decode.fit import check_vocabulary
     from drafter_audit.drafter.open import open_drafter
     from drafter_audit.prompts.read import read_prompts
     from drafter_audit.recording.boundaries import boundaries_kept
@@ -65,6 +66,8 @@ def recorded(
     check_folder(folder, prompts_sha256=prompt_set.sha256, thinking=answers.thinking, raw=answers.raw, **how)
     specs = [open_drafter(ref) for ref in drafters]
     asked = asked_of(target, target.ref or target_of(specs), prompt_set, answers, states.lookahead)
+    for spec in specs:
+        check_vocabulary(spec, asked.sizes)
     tokenizer, given = asked.tokenizer, asked.given
     settings = Settings(boundaries_kept(states.boundaries, specs, asked.sizes.num_layers), **how)  # type: ignore[arg-type]
     model = target.load(asked.sizes.ref)

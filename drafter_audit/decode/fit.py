@@ -26,6 +26,15 @@ def informed(spec: DrafterSpec, by: Manifest | TargetModel | TargetSizes) -> Dra
     return with_target(spec, replace(spec.target, ref=ref, **sizes))  # type: ignore[arg-type]
 
 
+def check_vocabulary(spec: DrafterSpec, target: TargetModel | TargetSizes) -> None:
+    """Raises CannotRunError where the drafter has no row for some token of the target, whoever lends the embedding."""
+    own = spec.architecture.vocab_size
+    if own is not None and own < target.vocab_size:
+        what = f"its vocabulary is of {own} tokens, the target's of {target.vocab_size}"
+        mend = f"name the target that it was trained for instead of {target.ref}, or mend vocab_size in its config.json"
+        raise CannotRunError(what, spec.name, mend)
+
+
 def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int) -> None:
     """Raises UsageError for `steps` that the recording does not look ahead; CannotRunError for a recording of a target
     that cannot be the drafter's, for boundaries that were not recorded, and for a state that no recording holds."""
