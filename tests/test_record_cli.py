@@ -59,6 +59,8 @@ def test_the_result_tells_what_was_recorded(here: Path, tmp_path: Path, capsys: 
     ]
     assert "note: the recording takes up to" in err
     assert "note: 2 of 2 answers are no whole text: 2 hit the cap, 0 loop" in err
+    assert "decode and sweep end with exit code 3 on these" in err
+    assert "note: 2 answers of two tokens or more: below 16 wiring decides little, and ends with 3" in err
     manifest = json.loads((tmp_path / "rec" / "manifest.json").read_text())
     assert manifest["command"] == result["command"]
 

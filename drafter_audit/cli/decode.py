@@ -61,11 +61,12 @@ def decode(
     style: str,
     output: str | None,
 ) -> None:
-    """Measure accept_len: live, beside the target, or exactly the same from a recording of it.
+    """Measure accept_len: live, beside the target, or from a recording of it.
 
-    With --recording no target is run: what `record` kept of one tells how many drafts each round accepts. Several
-    DRAFTERs, and several recordings, are set against each other on the same prompts. Where most answers hit the cap or
-    loop, the result is shown and the exit code is 3.
+    With --recording no target is run: what `record` kept of one tells how many drafts each round accepts, exactly as
+    live where answers are greedy, and in distribution where they are sampled. Several DRAFTERs, and several
+    recordings, are set against each other on the same prompts. Where most answers hit the cap or loop, the result is
+    shown and the exit code is 3.
 
     \b
     drafter-audit decode ./ours --target moonshotai/Kimi-K2.5 --steps 3 --what-if 2.8
