@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,10 @@ import torch
 from drafter_audit.cli.main import main
 from drafter_audit.errors import EXIT_NOT_MEASURED, EXIT_OK, EXIT_USAGE
 from drafter_audit.recording.open import open_recording
+from tests.test_target_ranks import START_S, torchrun
 from tests.tiny_targets import edit_config, llama
 
 IDS = [list(range(9, 26)), [40, 3, 77, 12]]
-START_S = 300.0  # torchrun and the imports of two ranks, on a machine with other work
 
 
 @pytest.fixture(scope="module")
@@ -135,21 +132,11 @@ def test_two_ranks_record_what_one_process_records(
 ) -> None:
     assert main(command(here, tmp_path / "one", "--format", "json")) == EXIT_OK
     alone = printed(capsys)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    root = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
-    done = subprocess.run(
-        [*launch, "-m", "drafter_audit", *command(here, tmp_path / "two", "--format", "json")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-        cwd=root,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+    asked = command(here, tmp_path / "two", "--format", "json")
+    code, stdout, stderr, _ = torchrun(*asked, module="drafter_audit", limit=2 * START_S)
+    assert code == 0, stderr
     varying = {"recording", "command", "bytes"}
-    assert {k: v for k, v in json.loads(done.stdout).items() if k not in varying} == {
+    assert {k: v for k, v in json.loads(stdout).items() if k not in varying} == {
         k: v for k, v in alone.items() if k not in varying
     }
     one, two = open_recording(tmp_path / "one"), open_recording(tmp_path / "two")
