@@ -208,4 +208,4 @@ def test_too_few_prompts_decide_nothing(prompts, capsys, tmp_path):
     assert main(["wiring", "tiny", *options]) == 3
     shown = capsys.readouterr().out
     assert "inconclusive" in shown
-    assert "1 of 5 prompts have several turns: the first alone is asked" in shown
+    assert shown.count("1 of 5 prompts have several turns: the first alone is asked") == 1

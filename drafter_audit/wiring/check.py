@@ -95,7 +95,8 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
         answers=len(answers),
         capped=sum(answer.capped for answer in answers),
         looping=sum(answer.degenerate for answer in answers),
-        notes=(*told.notes, *probe.under(best).loaded.notes, *notes),
+        remarks=(*told.notes, *probe.under(best).loaded.notes),
+        notes=notes,
     )
     return Checked(evidence, judged(evidence))
 
