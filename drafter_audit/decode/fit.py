@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from torch import Tensor
+
 from drafter_audit.drafter.open import with_target
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
@@ -43,9 +45,9 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise UsageError(f"{steps} steps on a recording that looks {manifest.lookahead} tokens ahead", spec.name, mend)
     if wiring.boundaries is None:
         raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
-    if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries:
-        what = "it reads the last state behind the target's final norm, and a recording holds it before that"
-        raise CannotRunError(what, spec.name, "decode with --target")
+    if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries and not manifest.last_normed:
+        what = "it reads the last state behind the target's final norm, and this recording holds it before that alone"
+        raise CannotRunError(what, spec.name, "record again, or decode with --target")
     apart = "; ".join(_apart(spec, wiring, manifest))
     if apart:
         what = f"the recording is of another target: {apart}"
@@ -56,10 +58,16 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         _check_recorded(wiring, kept, spec.name, manifest)
 
 
-def slots_of(drafter: Drafter, prompt: RecordedPrompt) -> list[int]:
-    """Where in the prompt's states each slot of the drafter lies. Raises CannotRunError where one was not recorded."""
-    _check_recorded(drafter.wiring, prompt.boundaries, drafter.spec.name)
-    return [prompt.boundaries.index(b) for b in drafter.wiring.boundaries or ()]
+def states_for(drafter: Drafter, prompt: RecordedPrompt) -> Tensor:
+    """The prompt's states as the drafter reads them, [slots, P + N - 1, hidden]. Raises CannotRunError where one is
+    missing."""
+    wiring, last = drafter.wiring, max(prompt.boundaries, default=0)
+    _check_recorded(wiring, prompt.boundaries, drafter.spec.name)
+    states = prompt.states[[prompt.boundaries.index(b) for b in wiring.boundaries or ()]]
+    if wiring.last_state == "post_norm" and prompt.last_normed is not None:
+        for slot in (slot for slot, boundary in enumerate(wiring.boundaries or ()) if boundary == last):
+            states[slot] = prompt.last_normed
+    return states
 
 
 def _check_recorded(wiring: Wiring, recorded: tuple[int, ...], name: str, manifest: Manifest | None = None) -> None:

@@ -124,6 +124,7 @@ def describe(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Sett
         seed=settings.seed,
         boundaries=settings.boundaries,
         all_tokens=settings.all_tokens,
+        last_normed=True,
         end_ids=target.end_ids,
         count=len(prompts),
         tokens_sha256=tokens,

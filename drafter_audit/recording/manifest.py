@@ -18,7 +18,7 @@ T = TypeVar("T")
 _FREE = ("command", "answers", "notes")
 """Fields that a run that goes on with a recording need not share with the one that began it."""
 
-_ADDED: Mapping[str, Any] = {"notes": []}
+_ADDED: Mapping[str, Any] = {"notes": [], "last_normed": False}
 """Fields that the first recordings lack, and what those are read with."""
 
 
@@ -42,6 +42,7 @@ class Manifest:
     """`lookahead` tokens follow each answer; `top` logits are kept for each answer token.
 
     `boundaries` are those that every prompt has; the first prompts have all, until they hold `all_tokens` states.
+    `last_normed`: wherever boundary L is kept, so is its state behind the target's final norm.
     `prompts_sha256` is over the bytes of the prompt file, `tokens_sha256` over what the target was given. `thinking` is
     None where nobody chose. `libraries` maps names to versions. `notes` say what a reader must know of prompts,
     tokenizer and target. `answers` are complete once the recording is finished.
@@ -76,6 +77,7 @@ class Manifest:
     tool_version: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    last_normed: bool = False
     notes: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
 
