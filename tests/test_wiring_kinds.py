@@ -35,8 +35,9 @@ def of_the_pair(folder: Path, config: dict[str, Any], kind: str) -> str:
         pytest.param(LLAMA | FUSING, "eagle3", marks=pytest.mark.slow),
         (MLA | FUSING, "eagle3_mla"),
         pytest.param(LLAMA | FUSING | {"num_hidden_layers": 2}, "eagle3", marks=pytest.mark.slow),
+        pytest.param(EAGLE1 | SIZES, "eagle1", marks=pytest.mark.slow),
     ],
-    ids=["one layer", "latent attention", "two layers"],
+    ids=["one layer", "latent attention", "two layers", "EAGLE-1"],
 )
 def test_an_untrained_drafter_is_called_damaged_whatever_its_layers(tmp_path, tiny_recording, config, kind):
     drafter, file = of_the_pair(tmp_path / "drafter", config, kind), tmp_path / "told.json"
@@ -46,23 +47,17 @@ def test_an_untrained_drafter_is_called_damaged_whatever_its_layers(tmp_path, ti
     assert told["verdict"] == "damaged"
     assert any("drafts at chance" in reason for reason in told["reasons"])
     assert not any("not the one it was trained with" in reason for reason in told["reasons"])
-    assert len(told["hypotheses"]) > 50
+    assert len(told["hypotheses"]) > 20
 
 
-@pytest.mark.parametrize(
-    ("config", "kind"),
-    [(EAGLE1 | SIZES, "eagle1"), (LLAMA | FUSING | NO_STATES, "eagle3_noaux")],
-    ids=["EAGLE-1", "no states"],
-)
-def test_what_reads_a_state_that_no_recording_holds_is_refused_in_one_line(
-    tmp_path, tiny_recording, capsys, config, kind
-):
-    drafter = of_the_pair(tmp_path / "drafter", config, kind)
+def test_a_drafter_that_leaves_a_knob_open_is_refused_in_one_line(tmp_path, tiny_recording, capsys):
+    """Without aux states and without hidden_norm: engines differ on whether one of ones stands there."""
+    drafter = of_the_pair(tmp_path / "drafter", LLAMA | FUSING | NO_STATES, "eagle3_noaux")
     assert main(["wiring", drafter, "--recording", str(tiny_recording.folder)]) == 3
     told = capsys.readouterr()
     (line,) = told.err.splitlines()
     assert told.out == ""
-    assert "behind the target's final norm, and a recording holds it before that" in line
+    assert "nothing tells hidden_norm" in line
 
 
 @pytest.mark.slow
