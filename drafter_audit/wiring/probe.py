@@ -11,11 +11,10 @@ import torch
 from drafter_audit.decode.fit import check_fits, informed
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
 from drafter_audit.errors import AuditError, CannotRunError
-from drafter_audit.model.borrow import has_weights
+from drafter_audit.model.borrow import lends_at_hand
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.load import Variants, open_variants
 from drafter_audit.recording.recording import Recording
-from drafter_audit.sources.reference import at_hand
 from drafter_audit.wiring.corpus import Corpus
 from drafter_audit.wiring.hypotheses import Hypothesis, Scope, hypotheses
 from drafter_audit.wiring.paired import Paired, Values, later_of, paired
@@ -190,9 +189,6 @@ def open_probe(
     """The drafter `ref` on that recording. `target` names whom it borrows from, where its files do not lead there; the
     recorded target's name is taken where its weights are at hand: what is called the target's is then the target's, and
     no copy of it. Raises as `load_drafter` and `Probe`."""
-    lends = target or _at_hand(recording.manifest.target)
+    named = recording.manifest.target
+    lends = target or (named if lends_at_hand(named) else None)
     return Probe(open_variants(ref, target=lends, dtype=dtype, device=device), recording, steps, watch)
-
-
-def _at_hand(target: str) -> str | None:
-    return target if at_hand(target) and has_weights(target) else None
