@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import click
 
 from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
+from drafter_audit.cli.prompt_options import answer_options, prompt_options
 from drafter_audit.cli.recording_options import (
     Recorded,
     only_with_a_target,
@@ -19,11 +15,7 @@ from drafter_audit.cli.recording_options import (
     recording_option,
     replayed,
 )
-from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
-
-if TYPE_CHECKING:
-    from drafter_audit.decode.result import DecodeResult
-    from drafter_audit.decode.settings import Settings
+from drafter_audit.cli.target_options import TargetOptions, target_options
 
 
 @click.command()
@@ -82,6 +74,7 @@ def decode(
     drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
     """
     from drafter_audit.cli.measured import end_unmeasured
+    from drafter_audit.cli.ran import Asked, ran
     from drafter_audit.decode.outcome import replay_result
     from drafter_audit.decode.result import DecodeResults
     from drafter_audit.decode.settings import Settings
@@ -100,50 +93,6 @@ def decode(
     else:
         only_with_dumps(context)
         settings = Settings(steps, max_new_tokens, temperature, seed)
-        results = DecodeResults(_ran(drafters, target, _Asked(prompts, raw, thinking, what_if, settings)))
+        results = DecodeResults(ran(drafters, target, Asked(prompts, raw, thinking, settings), what_if))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])
-
-
-_NAME_ONE = "name the target to run, or a recording of it with --recording"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a live run is asked for."""
-
-    prompts: str
-    raw: bool
-    thinking: bool | None
-    what_if: tuple[float, ...]
-    settings: Settings
-
-
-def _ran(drafters: Sequence[str], target: TargetOptions, asked: _Asked) -> tuple[DecodeResult, ...]:
-    """Each drafter beside the target, which is loaded once. All that can be refused is, before the first round."""
-    from drafter_audit.decode.live import decode_live
-    from drafter_audit.decode.loading import planned
-    from drafter_audit.decode.outcome import live_result, ran_with
-    from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.prompts.read import read_prompts
-
-    settings, prompt_set = asked.settings, read_prompts(asked.prompts)
-    ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
-    ready = asked_of(
-        target,
-        ref,
-        prompt_set,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        max_new_tokens=settings.max_new_tokens,
-        lookahead=settings.steps - 1,
-    )
-    plans = [planned(drafter, ready.target, target.ref) for drafter in drafters]
-    results = []
-    for plan in plans:
-        drafter = plan.load(target.dtype or ready.target.dtype)
-        provenance = ran_with(plan.spec, ready.target, prompt_set, settings, raw=asked.raw, thinking=asked.thinking)
-        run = decode_live(drafter, ready.target, ready.given, settings)
-        notes = (*ready.notes, *drafter.loaded.notes)
-        results.append(live_result(run, provenance, settings.steps, asked.what_if, notes))
-    return tuple(results)
