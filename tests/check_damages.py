@@ -84,7 +84,9 @@ DAMAGES = (
     Damage("stale vocabulary map", "lint", "D2T-T2D", _stale_map),
     Damage("lost embedding", "lint", "EMB-ZERO", _lost_embedding),
     Damage("truncated shard", "lint", "model.safetensors", _nothing, _truncate),
-    Damage("swapped fc slots", "wiring", "slot_order: declared [2, 6, 9], trained with [6, 2, 9]", "fc columns 0 1 swapped"),
+    Damage(
+        "swapped fc slots", "wiring", "slot_order: declared [2, 6, 9], trained with [6, 2, 9]", "fc columns 0 1 swapped"
+    ),
     Damage("wrong rope base", "wiring", "rope_theta: declared 500000.0, trained with 10000.0", "theta 500000"),
     Damage("renamed layer", "lint", "KIND-UNKNOWN", _renamed_layer),
     Damage("untrained weights", "wiring", "damaged; it drafts at chance", _untrained),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from drafter_audit.cli.ran import Asked, decoded, planned_for, ready_for
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.drafter.open import open_drafter
+from drafter_audit.errors import AuditError, RankError
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.check.job import Job
@@ -34,8 +38,9 @@ class Answering:
         from drafter_audit.check.measurement import of_live
 
         asked, target = self._asked(job), replace(self.target, ref=job.target or open_drafter(job.ref).target.ref)
-        ready = self._ready(job, target, asked)
-        result = decoded(planned_for(job.ref, ready, target), ready, target, asked)
+        with _all_or_none():
+            ready = self._ready(job, target, asked)
+            result = decoded(planned_for(job.ref, ready, target), ready, target, asked)
         return result, of_live(result, _told(ready, asked))
 
     def _asked(self, job: Job) -> Asked:
@@ -51,6 +56,17 @@ class Answering:
             self._held = None  # lets go of the last target before the next one is loaded
             self._held = (key, ready_for([job.ref], target, asked))
         return self._held[1]
+
+
+@contextmanager
+def _all_or_none() -> Iterator[None]:
+    """What fails on one rank, as for memory, may not fail on the others, which then wait for it: all must end."""
+    try:
+        yield
+    except AuditError as error:
+        if Rank.here().size == 1:
+            raise
+        raise RankError(error.what, error.where, error.mend) from error
 
 
 def _told(ready: Ready, asked: Asked) -> dict[str, object]:
