@@ -1,8 +1,8 @@
 """Whether a figure is above a bar, as far as its prompts can tell.
 
 The bar is held to both ends of the 95% interval that is shown with the figure: above it where the lower end is, below
-it where the upper end is. A good drafter is then called bad in about 1 case of 40 at the bar itself, and more rarely the
-further it is off. Between the ends the prompts do not tell, and that is said, with how many would. docs/ci.md has the
+it where the upper end is. A good drafter is then called bad in about 1 case of 40 at the bar itself, and more rarely
+further off. Between the ends the prompts do not tell, and that is said, with how many would. docs/ci.md has the
 rates of both errors as they were measured.
 """
 
