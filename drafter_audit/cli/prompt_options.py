@@ -13,6 +13,7 @@ from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 
 if TYPE_CHECKING:
+    from drafter_audit.decode.settings import Settings
     from drafter_audit.model.target.sizes import TargetSizes
     from drafter_audit.model.target.tokenizer import TargetTokenizer
     from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
@@ -28,6 +29,12 @@ class Answers:
     max_new_tokens: int
     temperature: float
     seed: int
+
+    def settings(self, steps: int, *, plain: bool = True) -> Settings:
+        """Those of the live loop, for rounds of `steps` drafts."""
+        from drafter_audit.decode.settings import Settings
+
+        return Settings(steps, self.max_new_tokens, self.temperature, self.seed, plain=plain)
 
 
 def answer_options(command: Callable[..., object]) -> Callable[..., object]:

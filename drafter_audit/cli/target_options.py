@@ -64,8 +64,12 @@ def target_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def runs_target(command: click.Command | None, arguments: Sequence[str]) -> bool:
-    """Whether a command line runs a target: one with these options that reads no recording instead."""
-    takes_it = command is not None and any(each.name == "device_map" for each in command.params)
+    """Whether a command line may run a target: one with these options that reads no recording instead, or that takes
+    both and decides by itself."""
+    names = set() if command is None else {each.name for each in command.params}
+    takes_it = "device_map" in names
+    if {"recording", "live"} <= names:
+        return takes_it
     return takes_it and not any(each.partition("=")[0] == "--recording" for each in arguments)
 
 
