@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
 from drafter_audit.cli.recording_options import (
@@ -19,6 +18,7 @@ from drafter_audit.cli.recording_options import (
     recording_option,
     replayed,
 )
+from drafter_audit.cli.shape_options import shape_options
 from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Tokens that a round drafts.",
+    help="Draft steps of a round: the most tokens that it accepts.",
 )
-@chain_options
+@shape_options
 @click.option(
     "--what-if",
     metavar="X",
@@ -80,26 +80,30 @@ def decode(
     drafter-audit decode ./ours ./theirs --recording rec/
     drafter-audit decode ./ours --recording rec-bf16/ --recording rec-int4/
     drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
+    drafter-audit decode ./ours --recording rec/ --steps 5 --topk 4 --num-draft-tokens 16
     """
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.decode.outcome import replay_result
     from drafter_audit.decode.result import DecodeResults
     from drafter_audit.decode.settings import Settings
     from drafter_audit.measure.costs import check_reachable
+    from drafter_audit.measure.shape import shape_of
     from drafter_audit.report.decode_view import decode_document
     from drafter_audit.report.sink import emit
 
-    check_chain(topk, num_draft_tokens, steps)
+    shape = shape_of(steps, topk, num_draft_tokens)
     for value in what_if:
-        check_reachable(value, steps)
+        check_reachable(value, shape.deepest)
     if recorded.folders:
         only_with_a_target(context)
         recordings = opened(context, recorded, drafters, steps, target.ref)
-        runs = replayed(drafters, recordings, steps, target.ref, target.dtype)
-        results = DecodeResults(tuple(replay_result(run) for run in runs))
+        runs = replayed(drafters, recordings, [shape], target.ref, target.dtype)
+        results = DecodeResults(tuple(replay_result(run) for (run,) in runs))
     else:
         only_with_dumps(context)
-        settings = Settings(steps, max_new_tokens, temperature, seed)
+        settings = Settings(
+            steps, max_new_tokens, temperature, seed, topk=topk, num_draft_tokens=shape.num_draft_tokens
+        )
         results = DecodeResults(_ran(drafters, target, _Asked(prompts, raw, thinking, what_if, settings)))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])
@@ -145,5 +149,5 @@ def _ran(drafters: Sequence[str], target: TargetOptions, asked: _Asked) -> tuple
         provenance = ran_with(plan.spec, ready.target, prompt_set, settings, raw=asked.raw, thinking=asked.thinking)
         run = decode_live(drafter, ready.target, ready.given, settings)
         notes = (*ready.notes, *drafter.loaded.notes)
-        results.append(live_result(run, provenance, settings.steps, asked.what_if, notes))
+        results.append(live_result(run, provenance, asked.what_if, notes))
     return tuple(results)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 
 from drafter_audit.decode.live import LiveRun
 from drafter_audit.decode.replay import ReplayRun
@@ -11,8 +12,9 @@ from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import named_target
-from drafter_audit.measure.acceptance import Acceptance
+from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.costs import Costs
+from drafter_audit.measure.shape import Shape
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import PromptSet
 
@@ -64,7 +66,7 @@ def replay_result(run: ReplayRun) -> DecodeResult:
     """Raises AuditError where no answer took a round."""
     return DecodeResult(
         replayed_with(run),
-        Acceptance.pooled(run.counts(), steps=run.steps),
+        pooled(run.counts(), run.shape),
         coverage=run.coverage,
         ties=run.ties(),
         notes=tuple(replay_notes(run)),
@@ -72,10 +74,10 @@ def replay_result(run: ReplayRun) -> DecodeResult:
 
 
 def live_result(
-    run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = (), notes: Sequence[str] = ()
+    run: LiveRun, provenance: Provenance, what_if: Sequence[float] = (), notes: Sequence[str] = ()
 ) -> DecodeResult:
     """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
-    acceptance = Acceptance.pooled(run.counts, steps=steps)
+    acceptance = pooled(run.counts, run.shape)
     epsilon = run.lossless.epsilon if run.lossless else 0.0
     return DecodeResult(
         provenance,
@@ -88,6 +90,11 @@ def live_result(
         what_if=tuple(what_if),
         notes=tuple(notes),
     )
+
+
+def pooled(counts: Iterable[PromptCounts], shape: Shape) -> Acceptance:
+    """All prompts' counts in rounds of one shape. Raises AuditError where no answer took a round."""
+    return Acceptance.pooled(counts, **asdict(shape))
 
 
 def replay_notes(run: ReplayRun) -> Iterator[str]:
@@ -110,8 +117,8 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
     yield from run.notes
     close = run.close_drafts()
     if close:
-        below = tie_below(run.dtype)
-        yield f"the drafter chose {close:,} of its drafts by less than {below:g}: there rounding may decide too"
+        below, kind = tie_below(run.dtype), "drafts" if run.shape.is_chain else "trees"
+        yield f"the drafter chose {close:,} of its {kind} by less than {below:g}: there rounding may decide too"
     if named is not None and named != told.target:
         yield f"the drafter's files name {named} as its target, the recording is of {told.target}"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from drafter_audit.decode.fit import check_fits, slots_of
+from drafter_audit.decode.fit import check_fits, check_verified, slots_of
 from drafter_audit.decode.result import Rule, Tie
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
@@ -25,7 +25,7 @@ from drafter_audit.measure.acceptance import PromptCounts
 from drafter_audit.measure.shape import Shape, shape_of
 from drafter_audit.model.choices import Choices, branches, choices
 from drafter_audit.model.drafter import Drafter
-from drafter_audit.model.trees import Candidates, Trees
+from drafter_audit.model.trees import Candidates
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt, Recording
 
@@ -35,11 +35,15 @@ class ReplayedPrompt:
     """One answer of N tokens under one drafter.
 
     Start i, 0..N-2, is a round that begins when answer tokens 0..i are out: it drafts from the state of the token
-    before token i, paired with token i. `held` of the answer's tokens have a draft id. `drafted` are the drafts of each
-    start. `matches` int64 [N-1] counts those that are the target's own tokens, in a chain up to the first that is not,
-    in a tree on the longest path; `covered` int64 [N-1] counts which of these own tokens have a draft id, up to the
-    first that has none. `gaps` float32 [N + lookahead] are the target's, of each token after the prompt: how far the
-    likeliest logit stood above the second.
+    before token i, paired with token i. `held` of the answer's tokens have a draft id. `drafts` int64 [steps, N-1] are
+    the target ids drafted. `matches` int64 [N-1] counts those that are the target's own tokens, up to the first that is
+    not; `covered` int64 [N-1] counts which of these own tokens have a draft id, up to the first that has none. `gaps`
+    float32 [N + lookahead] are the target's, of each token after the prompt, and `draft_gaps` float32 [steps, N-1] the
+    drafter's: how far the likeliest logit stood above the second.
+
+    In rounds of trees the drafts are nodes, `drafts` [size, N-1], and `parents` int64 [size, N-1] say which node each
+    follows, as `Trees` numbers them; `matches` are those on the path that the target takes. `draft_gaps` [1, N-1] is
+    then the least in log-probability by which a draft was chosen over another.
     """
 
     id: str
@@ -47,10 +51,12 @@ class ReplayedPrompt:
     capped: bool
     degenerate: bool
     held: int
-    drafted: Choices | Trees
+    drafts: Tensor
     matches: Tensor
     covered: Tensor
     gaps: Tensor
+    draft_gaps: Tensor
+    parents: Tensor | None = None
 
     def counts(self, shape: Shape) -> PromptCounts:
         """What the answer takes in rounds of that shape: of a tree the one that was replayed, of chains any up to as
@@ -71,17 +77,17 @@ class ReplayedPrompt:
 
     def close_drafts(self, shape: Shape, below: float) -> int:
         """How many of the drafts that decided a round, or of the trees, the drafter chose by less than `below`."""
-        gaps, rounds = self.drafted.gaps, rounds_of(self.matches.tolist(), shape.deepest)
-        if isinstance(self.drafted, Trees):
-            return sum(float(gaps[start]) < below for start, _ in rounds)
-        decided = (gaps[: min(accepted + 1, shape.steps), start] for start, accepted in rounds)
-        return sum(int((gap < below).sum()) for gap in decided)
+        rounds = rounds_of(self.matches.tolist(), shape.deepest)
+        decided = (self.draft_gaps[: min(accepted + 1, shape.steps), start] for start, accepted in rounds)
+        return sum(int((gaps < below).sum()) for gaps in decided)
 
     def _counts(self, matches: Tensor, shape: Shape) -> PromptCounts:
         rounds = list(rounds_of(matches.tolist(), shape.deepest))
         end = sum(rounds[-1]) + 1 if rounds else 0
         accepted, flags = [one for _, one in rounds], {"capped": self.capped, "degenerate": self.degenerate}
-        return PromptCounts.of(self.id, self.category, accepted, steps=shape.steps, overshoot=end - len(matches), **flags)
+        return PromptCounts.of(
+            self.id, self.category, accepted, steps=shape.steps, overshoot=end - len(matches), **flags
+        )
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,6 @@ class ReplayRun:
     dtype: str = "float32"
     notes: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
-
-    def shorter(self, steps: int) -> ReplayRun:
-        """The same in chains of fewer steps: they accept what the longer ones do, up to their own length."""
-        if not (self.shape.is_chain and steps <= self.shape.steps):
-            raise ValueError(f"chains of {steps} steps do not follow from {self.shape}")
-        return replace(self, shape=shape_of(steps))
 
     @property
     def sampled(self) -> bool:
@@ -150,21 +150,20 @@ def replay(
 def replay_shapes(
     drafter: Drafter, recording: Recording, shapes: Sequence[Shape], *, watch: Callable[[int], None] = lambda _: None
 ) -> tuple[ReplayRun, ...]:
-    """As `replay`, in rounds of each of `shapes`, in one reading of the recording. Trees of one top-k are grown once,
-    for the most steps. Also raises UsageError for trees on a recording that was sampled."""
+    """As `replay`, in rounds of each of `shapes`, from one reading of the recording. What is of one top-k is drafted
+    once, for the most steps. Also raises UsageError for trees on a recording that was sampled."""
     for shape in shapes:
-        check_fits(drafter.spec, drafter.wiring, recording.manifest, shape)
+        check_fits(drafter.spec, drafter.wiring, recording.manifest, shape.steps)
+        check_verified(recording.manifest, shape)
     known = known_tokens(drafter, recording.manifest.vocab_size)
     done = list[list[ReplayedPrompt]]()
     for prompt in recording.prompts(sorted(set(drafter.wiring.boundaries or ()))):
         done.append(replay_prompt(drafter, prompt, shapes, known))
         watch(len(done))
-    told = {"dtype": drafter.loaded.dtype, "notes": drafter.loaded.notes, "lacks": recording.lacks}
-    prompts = zip(*done, strict=True) if done else ((),) * len(shapes)
-    return tuple(
-        ReplayRun(drafter.spec, recording.manifest, shape, tuple(each), **told)
-        for shape, each in zip(shapes, prompts, strict=True)
-    )
+    prompts = zip(*done, strict=True) if done else [()] * len(shapes)
+    loaded = drafter.loaded
+    run = ReplayRun(drafter.spec, recording.manifest, shapes[0], (), loaded.dtype, loaded.notes, recording.lacks)
+    return tuple(replace(run, shape=shape, prompts=tuple(each)) for shape, each in zip(shapes, prompts, strict=True))
 
 
 def replay_prompt(
@@ -173,30 +172,48 @@ def replay_prompt(
     """One prompt, in rounds of each shape. `known` bool [vocabulary] marks the target's tokens that have a draft id.
     Raises CannotRunError."""
     starts, first = prompt.answer_length - 1, prompt.prompt_length - 1
-    states = prompt.states[slots_of(drafter, prompt)][:, : first + starts]
     own = _own(prompt.tokens[first + 2 :], max(shape.steps for shape in shapes), starts)
-    covered, held = _leading(known[own]), int(known[prompt.tokens[first + 1 : first + 2 + starts]].sum())
-    grown = dict[int, Choices | Candidates]()
-    for topk in {shape.topk for shape in shapes}:
-        steps = max(shape.steps for shape in shapes if shape.topk == topk)
-        given = (drafter, prompt.tokens[1:], states, steps)
-        grown[topk] = choices(*given, first) if topk == 1 else branches(*given, topk, first)
+    states = prompt.states[slots_of(drafter, prompt)][:, : first + starts]
+    drafted = _drafted(drafter, (prompt.tokens[1:], states, first), shapes)
     return [
         ReplayedPrompt(
-            prompt.id, prompt.category, prompt.capped, prompt.degenerate, held, drafted, matches, covered, prompt.gaps
+            id=prompt.id,
+            category=prompt.category,
+            capped=prompt.capped,
+            degenerate=prompt.degenerate,
+            held=int(known[prompt.tokens[first + 1 : first + 2 + starts]].sum()),
+            covered=_leading(known[own]),
+            gaps=prompt.gaps,
+            **_matched(drafted[shape.topk], shape, own),
         )
-        for drafted, matches in (_matched(grown[shape.topk], shape, own) for shape in shapes)
+        for shape in shapes
     ]
 
 
-def _matched(grown: Choices | Candidates, shape: Shape, own: Tensor) -> tuple[Choices | Trees, Tensor]:
-    """The drafts of rounds of that shape, and how many of each start's are the target's `own`, int64 [starts]."""
-    if isinstance(grown, Choices):
-        return grown, _leading(grown.ids == own[: len(grown.ids)])
-    trees = grown.trees(shape)
+def _drafted(
+    drafter: Drafter, given: tuple[Tensor, Tensor, int], shapes: Sequence[Shape]
+) -> dict[int, Choices | Candidates]:
+    """By top-k, what the most steps of it draft. `given` are tokens, states and the first position."""
+    (tokens, states, first), found = given, dict[int, Choices | Candidates]()
+    for topk in sorted({shape.topk for shape in shapes}):
+        steps = max(shape.steps for shape in shapes if shape.topk == topk)
+        if topk == 1:
+            found[topk] = choices(drafter, tokens, states, steps, first)
+        else:
+            found[topk] = branches(drafter, tokens, states, steps, topk, first)
+    return found
+
+
+def _matched(drafted: Choices | Candidates, shape: Shape, own: Tensor) -> dict[str, Tensor]:
+    """The drafts of rounds of that shape, and how many of each start's are the target's `own` [steps, starts]."""
+    if isinstance(drafted, Choices):
+        ids, gaps = drafted.ids[: shape.steps], drafted.gaps[: shape.steps]
+        return {"drafts": ids, "draft_gaps": gaps, "matches": _leading(ids == own[: shape.steps])}
+    trees = drafted.trees(shape)
     depths = trees.depths()
-    said = own.T.gather(1, depths.clamp(max=len(own) - 1))  # after a node; a path's end says nothing
-    return trees, torch.where(trees.standing(said), depths, 0).amax(dim=1)
+    said = own.T.gather(1, depths.clamp(max=len(own) - 1))  # what comes after the deepest nodes is not asked for
+    matches = torch.where(trees.standing(said), depths, 0).amax(dim=1)
+    return {"drafts": trees.tokens.T, "parents": trees.parents.T, "draft_gaps": trees.gaps[None], "matches": matches}
 
 
 def rounds_of(matches: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ likeliest paths are verified, `num_draft_tokens` with the last emitted token, wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drafter_audit.errors import UsageError
@@ -25,8 +26,7 @@ class Shape:
     def __post_init__(self) -> None:
         for name in ("steps", "topk"):
             if getattr(self, name) < 1:
-                what = f"a value of {getattr(self, name)}"
-                raise UsageError(what, f"--{name}", "give a whole number from 1 on")
+                raise UsageError(f"{getattr(self, name)} {name}", f"--{name}", "give a whole number from 1 on")
         if self.topk == 1 and self.num_draft_tokens != self.steps + 1:
             what = f"{self.num_draft_tokens} tokens to verify in a chain of {self.steps} steps"
             raise UsageError(what, "--num-draft-tokens", f"give {self.steps + 1}, or leave it out")
@@ -67,3 +67,27 @@ def shape_of(steps: int, topk: int = 1, num_draft_tokens: int | None = None) -> 
             raise UsageError(what, "--num-draft-tokens", f"give 2 to {most}, the last emitted one included")
         num_draft_tokens = steps + 1
     return Shape(topk, num_draft_tokens, steps)
+
+
+def shapes_of(
+    steps: Sequence[int], topks: Sequence[int], num_draft_tokens: Sequence[int]
+) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
+    """All shapes of these, and a sentence on those that cannot be: trees of more tokens than are drafted. Of chains the
+    steps tell the number of tokens. Raises UsageError where numbers are given without trees, or trees without them, and
+    where no shape is left."""
+    wide = [topk for topk in topks if topk > 1]
+    if num_draft_tokens and not wide:
+        mend = "leave it out, or ask for trees by --topk"
+        raise UsageError("chains alone, which verify steps + 1 tokens", "--num-draft-tokens", mend)
+    if wide and not num_draft_tokens:
+        shape_of(steps[-1], wide[0])
+    cells = [(count, topk, tokens) for topk in wide for tokens in num_draft_tokens for count in steps]
+    fit = [cell for cell in cells if 2 <= cell[2] <= 1 + drafted_by(cell[0], cell[1])]
+    chains = [shape_of(count) for count in steps if 1 in topks]
+    if not fit and not chains:
+        shape_of(*cells[-1])
+    apart = [
+        f"{tokens} at {count} steps, top-k {topk}" for count, topk, tokens in cells if (count, topk, tokens) not in fit
+    ]
+    notes = (f"left out, as fewer tokens are drafted than would be verified: {'; '.join(apart)}",) if apart else ()
+    return (*chains, *(shape_of(*cell) for cell in fit)), notes
