@@ -61,13 +61,15 @@ def choices(drafter: Drafter, input_ids: Ids, states: Tensor, steps: int, start:
 
 @torch.no_grad()
 def branches(drafter: Drafter, input_ids: Ids, states: Tensor, steps: int, topk: int, start: int = 0) -> Candidates:
-    """What `steps` steps of trees draft from every position from `start` on, T - start of them, one or more; given as
-    to `choices`. Only tokens paired with states are read: a tree knows nothing of what came after. On the CPU. Raises
+    """What `steps` steps of trees draft from every position from `start` on, T - start of them, given as to
+    `choices`. Only tokens paired with states are read: a tree knows nothing of what came after. On the CPU. Raises
     InputsError, CannotRunError."""
     network, wiring, length = drafter.network, drafter.wiring, states.shape[1]
     drafter.start()  # refuses a wiring that reads tokens which are not there yet
     ids, seen, steps = _checked(drafter, input_ids, states, steps, start)
     topk = beam_count(topk, len(network.head.weight), drafter.spec.name)
+    if start == length:
+        return Candidates.none(steps, topk)
     memory, places, parts = Unrolled(), torch.arange(length, device=ids.device), []
     paired = _shifted(ids, places, wiring.token_shift - 1)
     read, hidden = network.step(paired, network.fuse(seen), places + wiring.position_offset, memory.of)

@@ -83,6 +83,12 @@ class Candidates:
         return Trees(self.tokens.gather(1, kept), torch.where(parents < 0, 0, nodes), gaps)
 
     @classmethod
+    def none(cls, steps: int, topk: int) -> Candidates:
+        """Of no start at all."""
+        places = torch.zeros((0, drafted_by(steps, topk)), dtype=torch.int64)
+        return cls(places, places.float(), places, torch.zeros((0, steps)))
+
+    @classmethod
     def joined(cls, parts: Sequence[Candidates]) -> Candidates:
         """The starts of all `parts`, one or more, on the CPU."""
         each = zip(*((part.tokens, part.scores, part.parents, part.gaps) for part in parts), strict=True)
