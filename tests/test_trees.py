@@ -145,13 +145,15 @@ def test_trees_leave_no_trace(tmp_path: Path) -> None:
     assert torch.equal(drafter.extend(seen, *more), drafter.extend(alone, *more))
 
 
-def test_many_starts_are_run_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_starts_than_are_run_at_a_time_draft_what_each_does_alone(tmp_path: Path) -> None:
+    """With 24 beams 1,024 rows are those of 42 starts."""
     drafter, tokens, states = random(tmp_path, "llama")
-    whole = branches(drafter, tokens[1:], states, 4, 3)
-    monkeypatch.setattr("drafter_audit.model.choices._BEAMS", 15)  # five starts at a time
-    parts = branches(drafter, tokens[1:], states, 4, 3)
-    assert torch.equal(parts.tokens, whole.tokens)
-    assert torch.allclose(parts.scores, whole.scores, atol=1e-5)
+    tokens, states = (tokens * 3)[:100], torch.cat([states] * 3, dim=1)[:, :99]
+    together = branches(drafter, tokens[1:], states, 3, 24)
+    for start in (0, 41, 42, 43, 84, 98):
+        alone = branches(drafter, tokens[1:], states[:, : start + 1], 3, 24, start)
+        shape = shape_of(3, 24, 12)
+        assert paths(together.trees(shape), start) == paths(alone.trees(shape))
 
 
 def test_what_cannot_be_grown_is_refused(tmp_path: Path) -> None:
