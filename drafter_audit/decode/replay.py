@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from drafter_audit.decode.fit import check_fits, check_verified, slots_of
+from drafter_audit.decode.fit import check_fits, check_verified, states_for
 from drafter_audit.decode.result import Rule, Tie
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
@@ -173,7 +173,7 @@ def replay_prompt(
     Raises CannotRunError."""
     starts, first = prompt.answer_length - 1, prompt.prompt_length - 1
     own = _own(prompt.tokens[first + 2 :], max(shape.steps for shape in shapes), starts)
-    states = prompt.states[slots_of(drafter, prompt)][:, : first + starts]
+    states = states_for(drafter, prompt)[:, : first + starts]
     drafted = _drafted(drafter, (prompt.tokens[1:], states, first), shapes)
     return [
         ReplayedPrompt(

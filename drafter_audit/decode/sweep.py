@@ -24,7 +24,7 @@ def sweep_result(
     longest = {run.shape.topk: run for run in rising}.values()  # of each top-k: the last one stays
     return SweepResult(
         replayed_with(rising[-1]),
-        tuple(pooled(run.counts(), run.shape) for run in rising),
+        tuple(pooled(run.counts(), run.shape, raw=run.manifest.raw) for run in rising),
         ceilings=tuple(pooled(run.ceiling(), run.shape).accept_len for run in rising),
         costs=costs,
         costs_from=costs_from,
