@@ -141,7 +141,7 @@ def test_a_text_that_takes_tokens_back_reads_on_as_a_fresh_one(family: str, tmp_
     for ahead, kept in ((4, 1), (4, 4), (4, 2), (3, 1), (4, 3), (4, 4), (4, 1), (4, 2)):
         wrong = torch.cat((known[length : length + kept], torch.full((ahead - kept,), 5)))
         logits, _ = text.read_ahead(wrong)
-        text.keep(kept)
+        text.keep(torch.arange(kept))
         fresh, _ = target.forward_with_taps(torch.cat((known[:length], wrong)), ())
         assert float((logits - fresh[length:]).abs().max()) < 1e-4 * max(1.0, float(fresh.abs().max()))
         length += kept

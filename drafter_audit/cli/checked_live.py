@@ -12,6 +12,7 @@ from drafter_audit.cli.ran import Loaded, asked_for, planned_for
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.drafter.open import open_drafter
 from drafter_audit.errors import AuditError, RankError
+from drafter_audit.measure.shape import shape_of
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Answering:
         longest, prompts = job.bars.max_new_tokens or MAX_NEW_TOKENS, job.bars.prompts or "pack"
         answers = replace(self.answers, prompts=prompts, max_new_tokens=longest)
         target = replace(self.target, ref=job.target or open_drafter(job.ref).target.ref)
-        settings = answers.settings(job.steps, plain=False)
+        settings = answers.settings(shape_of(job.steps), plain=False)
         with _all_or_none():
             loaded = self._loaded(job, target, answers, settings)
             result = loaded.decoded(planned_for(job.ref, loaded.asked, target), settings, target.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.recording_options import (
@@ -15,6 +14,7 @@ from drafter_audit.cli.recording_options import (
     recording_option,
     replayed,
 )
+from drafter_audit.cli.shape_options import shape_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 
 
@@ -27,9 +27,9 @@ from drafter_audit.cli.target_options import TargetOptions, target_options
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Tokens that a round drafts.",
+    help="Draft steps of a round: the most tokens that it accepts.",
 )
-@chain_options
+@shape_options
 @click.option(
     "--what-if",
     metavar="X",
@@ -66,25 +66,27 @@ def decode(
     drafter-audit decode ./ours ./theirs --recording rec/
     drafter-audit decode ./ours --recording rec-bf16/ --recording rec-int4/
     drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
+    drafter-audit decode ./ours --recording rec/ --steps 5 --topk 4 --num-draft-tokens 16
     """
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.cli.ran import ran
     from drafter_audit.decode.outcome import replay_result
     from drafter_audit.decode.result import DecodeResults
     from drafter_audit.measure.costs import check_reachable
+    from drafter_audit.measure.shape import shape_of
     from drafter_audit.report.decode_view import decode_document
     from drafter_audit.report.sink import emit
 
-    check_chain(topk, num_draft_tokens, steps)
+    shape = shape_of(steps, topk, num_draft_tokens)
     for value in what_if:
-        check_reachable(value, steps)
+        check_reachable(value, shape.deepest)
     if recorded.folders:
         only_with_a_target(context)
         recordings = opened(context, recorded, drafters, steps, target.ref)
-        runs = replayed(drafters, recordings, steps, target.ref, target.dtype)
-        results = DecodeResults(tuple(replay_result(run) for run in runs))
+        runs = replayed(drafters, recordings, [shape], target.ref, target.dtype)
+        results = DecodeResults(tuple(replay_result(run) for (run,) in runs))
     else:
         only_with_dumps(context)
-        results = DecodeResults(ran(drafters, target, answers, answers.settings(steps), what_if))
+        results = DecodeResults(ran(drafters, target, answers, answers.settings(shape), what_if))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])

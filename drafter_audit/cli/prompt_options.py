@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,7 @@ from drafter_audit.cli.target_options import TargetOptions
 
 if TYPE_CHECKING:
     from drafter_audit.decode.settings import Settings
+    from drafter_audit.measure.shape import Shape
     from drafter_audit.model.target.sizes import TargetSizes
     from drafter_audit.model.target.tokenizer import TargetTokenizer
     from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
@@ -30,11 +31,17 @@ class Answers:
     temperature: float
     seed: int
 
-    def settings(self, steps: int, *, plain: bool = True) -> Settings:
-        """Those of the live loop, for rounds of `steps` drafts."""
+    def settings(self, shape: Shape, *, plain: bool = True) -> Settings:
+        """Those of the live loop, for rounds of that shape."""
         from drafter_audit.decode.settings import Settings
 
-        return Settings(steps, self.max_new_tokens, self.temperature, self.seed, plain=plain)
+        return Settings(
+            max_new_tokens=self.max_new_tokens,
+            temperature=self.temperature,
+            seed=self.seed,
+            plain=plain,
+            **asdict(shape),
+        )
 
 
 def answer_options(command: Callable[..., object]) -> Callable[..., object]:

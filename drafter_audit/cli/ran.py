@@ -38,7 +38,7 @@ class Loaded:
         provenance = ran_with(plan.spec, self.model, self.asked.prompts, settings, raw=raw, thinking=thinking)
         run = decode_live(drafter, self.model, self.asked.given, settings)
         notes = (*self.asked.notes, *self.model.notes, *drafter.loaded.notes)
-        return live_result(run, provenance, settings.steps, what_if, notes)
+        return live_result(run, provenance, what_if, notes)
 
 
 def ran(

@@ -15,6 +15,7 @@ from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from drafter_audit.decode.replay import ReplayRun
+    from drafter_audit.measure.shape import Shape
     from drafter_audit.recording.recording import Recording
 
 
@@ -148,21 +149,28 @@ def _target(drafters: Sequence[str], named: str | None) -> tuple[str, int, int]:
 
 
 def replayed(
-    drafters: Sequence[str], recordings: Sequence[Recording], steps: int, target: str | None, dtype: str | None
-) -> Iterator[ReplayRun]:
-    """Every drafter on every recording. What does not fit is refused before the first is loaded; one is held at a time.
+    drafters: Sequence[str],
+    recordings: Sequence[Recording],
+    shapes: Sequence[Shape],
+    target: str | None,
+    dtype: str | None,
+) -> Iterator[tuple[ReplayRun, ...]]:
+    """Every drafter on every recording, in rounds of each shape. What does not fit is refused before the first is
+    loaded; one is held at a time.
 
     `target` names whom to borrow from. Without a `dtype` they run in float32 on a CPU, in the recorded target's else.
     """
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.decode.fit import check_fits
+    from drafter_audit.decode.fit import check_fits, check_verified
     from drafter_audit.decode.loading import planned, replay_dtype
-    from drafter_audit.decode.replay import replay
+    from drafter_audit.decode.replay import replay_shapes
 
     plans = [[planned(ref, each.manifest, target) for each in recordings] for ref in drafters]
     for row in plans:
         for plan, recording in zip(row, recordings, strict=True):
-            check_fits(plan.spec, plan.wiring, recording.manifest, steps)
+            check_fits(plan.spec, plan.wiring, recording.manifest, max(shape.steps for shape in shapes))
+            for shape in shapes:
+                check_verified(recording.manifest, shape)
     for row in plans:
         drafter = None
         for plan, recording in zip(row, recordings, strict=True):
@@ -170,4 +178,4 @@ def replayed(
             if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
                 drafter = plan.load(kind)
             with watch_prompts(plan.spec.name, recording.manifest.count) as watch:
-                yield replay(drafter, recording, steps, watch=watch)
+                yield replay_shapes(drafter, recording, shapes, watch=watch)

@@ -11,6 +11,7 @@ from drafter_audit.drafter.open import with_target
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, UsageError
+from drafter_audit.measure.shape import Shape
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.sizes import TargetSizes
@@ -56,6 +57,13 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         )
     for kept in {manifest.boundaries, *(answer.boundaries for answer in manifest.answers)} - {()}:
         _check_recorded(wiring, kept, spec.name, manifest)
+
+
+def check_verified(manifest: Manifest, shape: Shape) -> None:
+    """Raises UsageError for trees on a recording that was sampled: they are verified greedily alone."""
+    if not shape.is_chain and manifest.temperature:
+        what = f"a tree of top-k {shape.topk} on a recording at temperature {manifest.temperature:g}"
+        raise UsageError(what, "--topk", "leave it at 1, or name a recording of greedy answers")
 
 
 def states_for(drafter: Drafter, prompt: RecordedPrompt) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from drafter_audit.decode.live import LiveRun
 from drafter_audit.decode.replay import ReplayRun
@@ -14,6 +15,7 @@ from drafter_audit.drafter.target import named_target
 from drafter_audit.errors import AuditError
 from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.costs import Costs
+from drafter_audit.measure.shape import Shape
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import PromptSet
 
@@ -65,7 +67,7 @@ def replay_result(run: ReplayRun) -> DecodeResult:
     """Raises AuditError where no answer took a round."""
     return DecodeResult(
         replayed_with(run),
-        pooled(run.counts(), run.steps, raw=run.manifest.raw),
+        pooled(run.counts(), run.shape, raw=run.manifest.raw),
         coverage=run.coverage,
         ties=run.ties(),
         notes=tuple(replay_notes(run)),
@@ -73,10 +75,10 @@ def replay_result(run: ReplayRun) -> DecodeResult:
 
 
 def live_result(
-    run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = (), notes: Sequence[str] = ()
+    run: LiveRun, provenance: Provenance, what_if: Sequence[float] = (), notes: Sequence[str] = ()
 ) -> DecodeResult:
     """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
-    acceptance = pooled(run.counts, steps, raw=provenance.raw)
+    acceptance = pooled(run.counts, run.shape, raw=provenance.raw)
     epsilon = run.lossless.epsilon if run.lossless else 0.0
     return DecodeResult(
         provenance,
@@ -91,12 +93,12 @@ def live_result(
     )
 
 
-def pooled(counts: Sequence[PromptCounts], steps: int, *, raw: bool) -> Acceptance:
+def pooled(counts: Sequence[PromptCounts], shape: Shape, *, raw: bool = False) -> Acceptance:
     """Of all rounds. Raises AuditError where no answer took one, which bare text brings about in a chat model."""
     if raw and counts and not any(each.rounds for each in counts):
         what, where = "no round was run, so there is no accept_len", "bare text that the target ends at once"
         raise AuditError(what, where, "leave --raw out, so that it passes the chat template, or give other prompts")
-    return Acceptance.pooled(counts, steps=steps)
+    return Acceptance.pooled(counts, **asdict(shape))
 
 
 def replay_notes(run: ReplayRun) -> Iterator[str]:
@@ -119,8 +121,8 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
     yield from (*told.notes, *run.notes)
     close = run.close_drafts()
     if close:
-        below = tie_below(run.dtype)
-        yield f"the drafter chose {close:,} of its drafts by less than {below:g}: there rounding may decide too"
+        below, kind = tie_below(run.dtype), "drafts" if run.shape.is_chain else "trees"
+        yield f"the drafter chose {close:,} of its {kind} by less than {below:g}: there rounding may decide too"
     if named is not None and named != told.target:
         yield f"the drafter's files name {named} as its target, the recording is of {told.target}"
 
