@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run,bench]' -c constraints.txt
 	@touch $@
 
 demo: $(READY) ## Run the main job on what the project bundles

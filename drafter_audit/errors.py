@@ -83,6 +83,10 @@ class RankError(AuditError):
     pass
 
 
+class ServerError(AuditError):
+    pass
+
+
 class InputsError(AuditError):
     pass
 
