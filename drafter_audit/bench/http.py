@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from drafter_audit.errors import ServerError
+from drafter_audit.errors import LostServerError, ServerError
 
 CONNECT_S = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -108,7 +108,7 @@ class Server:
         try:
             yield
         except httpx2.TimeoutException as error:
-            raise ServerError("it does not answer in time", f"{self.url}{path}", _MEND) from error
+            raise LostServerError("it does not answer in time", f"{self.url}{path}", _MEND) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = str(error) or type(error).__name__
-            raise ServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error
+            raise LostServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error

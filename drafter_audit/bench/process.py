@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     import psutil
 
 GRACE_S = 20.0
-"""How long a server may take to end by itself, before it and all that it started are killed."""
+"""How long a server may take to end by itself, before it is killed."""
+
+LATER_S = 2.0
+"""How long what it started may outlive it."""
 
 MARK = "DRAFTER_AUDIT_SERVER"
 """A variable that every process of a server carries, whoever its parent is by now."""
 
-_POLL_S = 0.2
+_POLL_S = 0.1
 _TAIL = 65_536  # bytes of a log that are searched for the reason of a death
 _REASON = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b|out of memory|Killed|Aborted|Segmentation", re.IGNORECASE)
 _DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
@@ -104,15 +107,16 @@ def wait_until_healthy(server: Running, is_healthy: Callable[[], bool], limit_s:
 
 
 def stop(server: Running) -> None:
-    """Ends all of its processes: asked first, killed after GRACE_S, or at once on ^C. Nothing of it runs afterwards."""
+    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. Nothing of it runs afterwards."""
     try:
         if _family(server):
             _signal([server.process.pid], signal.SIGTERM)
-            _gone(server, GRACE_S)
+            _wait(lambda: server.process.poll() is not None, GRACE_S)
+            _wait(lambda: not _family(server), LATER_S)
     finally:
         while left := _family(server):
             _signal([each.pid for each in left], signal.SIGKILL)
-            _gone(server, 1.0)
+            _wait(lambda: not _family(server), 1.0)
         server.process.wait()
 
 
@@ -134,10 +138,9 @@ def _lines(log: Path) -> list[str]:
     return []
 
 
-def _gone(server: Running, seconds: float) -> None:
-    """Waits until nothing of it runs, `seconds` at most."""
+def _wait(over: Callable[[], bool], seconds: float) -> None:
     until = time.monotonic() + seconds
-    while _family(server) and time.monotonic() < until:
+    while not over() and time.monotonic() < until:
         time.sleep(0.05)
 
 

@@ -18,7 +18,7 @@ from drafter_audit.bench.process import Running, Watch, running, wait_until_heal
 from drafter_audit.bench.result import EngineFacts, EngineResult
 from drafter_audit.bench.wire import Answer, Question, Shape, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
-from drafter_audit.errors import AuditError, ServerError, UsageError
+from drafter_audit.errors import LostServerError, ServerError, UsageError
 
 _SETTLE_S = 5.0
 """How long counters may lag behind an answer."""
@@ -192,9 +192,9 @@ def _deaths_told(process: Running) -> Iterator[None]:
     """A server that died is why nothing answers any more."""
     try:
         yield
-    except AuditError as error:
+    except LostServerError as error:
         death = _death_within(process, _DYING_S)
-        if death is None or death in str(error):
+        if death is None:
             raise
         raise ServerError(death, str(process.log), "read the log") from error
 

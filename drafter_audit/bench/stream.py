@@ -9,7 +9,7 @@ from typing import Any
 
 from drafter_audit.bench.http import Event, Server
 from drafter_audit.bench.wire import Answer, Counts, Question
-from drafter_audit.errors import ServerError
+from drafter_audit.errors import LostServerError, ServerError
 
 
 @dataclass
@@ -31,11 +31,10 @@ class Tally:
         self.last = at
 
     def answer(self, question: Question, where: str, counts: Counts | None) -> Answer:
-        """Raises ServerError for an answer that broke off, or that does not tell its length."""
-        if self.finish is None or self.first is None:
-            raise ServerError(f"the answer to {question.id!r} broke off", where, "look at the server's log")
-        if self.tokens is None:
-            raise ServerError("the answer does not tell how many tokens it has", where, "name the server of an engine")
+        """Raises LostServerError for an answer that broke off: its length comes last."""
+        if self.finish is None or self.first is None or self.tokens is None:
+            what = f"the answer to {question.id!r} broke off before it told its length"
+            raise LostServerError(what, where, "look at the server's log")
         return Answer(
             question.id,
             question.category,

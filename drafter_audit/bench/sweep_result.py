@@ -67,7 +67,7 @@ class EngineSweep:
 
     @property
     def break_even(self) -> float | None:
-        """The accept_len at which the best cell is no faster than plain decoding: its cycle over a plain token's time."""
+        """The accept_len at which the best cell is no faster than plain decoding: its cycle over a plain token."""
         plain = self.plain_of(self.best) if self.best else None
         if self.best is None or plain is None or self.best.cycle_ms is None:
             return None
