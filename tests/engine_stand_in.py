@@ -3,8 +3,8 @@
     python engine_stand_in.py -m sglang.launch_server --model-path T --port P ...      as the engine is started
     python engine_stand_in.py -m vllm.entrypoints.openai.api_server --model T --port P ...
 
-What it emits and how fast follows a model of a cycle, and what goes wrong is asked for: both by the JSON in the variable
-STAND_IN, whose keys are the fields of `Plan`. `engine_wires.py` has each payload's shape with its source.
+What it emits and how fast follows a model of a cycle, and what goes wrong is asked for: both by the JSON in STAND_IN,
+a variable, whose keys are the fields of `Plan`. `engine_wires.py` has each payload's shape with its source.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class SglangWire:
         if path == "/generate":
             return
         if asked.get("return_spec_tokens_details") and self.release >= Version("0.5.23"):
-            # entrypoints/openai/protocol.py:448-479 SpecTokensDetails, in a chunk without choices (serving_chat.py:2733)
+            # entrypoints/openai/protocol.py:448 SpecTokensDetails, in a chunk without choices (serving_chat.py:2733)
             yield {"choices": [], "sglext": {"spec_tokens_details": self.counts(piece)}}
         yield {"choices": [], "usage": {"completion_tokens": len(piece.so_far)}}
 

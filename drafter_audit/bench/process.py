@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 GRACE_S = 20.0
 """How long a server may take to end by itself, before it is killed."""
 
-LATER_S = 2.0
+LATER_S = 1.0
 """How long what it started may outlive it."""
 
 MARK = "DRAFTER_AUDIT_SERVER"
 """A variable that every process of a server carries, whoever its parent is by now."""
 
-_POLL_S = 0.1
+_LONGEST_POLL_S = 1.0
 _TAIL = 65_536  # bytes of a log that are searched for the reason of a death
 _REASON = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b|out of memory|Killed|Aborted|Segmentation", re.IGNORECASE)
 _DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
@@ -102,12 +102,12 @@ def wait_until_healthy(server: Running, is_healthy: Callable[[], bool], limit_s:
             what = f"the server is not healthy after {limit_s:.0f} s; its last line: {last_line(server.log)}"
             raise ServerError(what, str(server.log), "read the log, or raise --start-timeout")
         watch(waited, limit_s, last_line(server.log))
-        time.sleep(_POLL_S)
+        time.sleep(min(_LONGEST_POLL_S, 0.02 + waited / 20))
     return time.monotonic() - begun
 
 
 def stop(server: Running) -> None:
-    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. Nothing of it runs afterwards."""
+    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. Nothing of it is left."""
     try:
         if _family(server):
             _signal([server.process.pid], signal.SIGTERM)
