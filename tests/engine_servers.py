@@ -32,8 +32,8 @@ def engine_python(folder: Path) -> str:
     return str(path)
 
 
-def prompt_file(folder: Path, *, chat: bool = False) -> str:
-    rows = [{"id": f"p{n}", "token_ids": ids} for n, ids in enumerate(PROMPTS)]
+def prompt_file(folder: Path, *, chat: bool = False, count: int = len(PROMPTS)) -> str:
+    rows = [{"id": f"p{n}", "token_ids": ids} for n, ids in enumerate(PROMPTS[:count])]
     if chat:
         rows = [{"id": f"p{n}", "prompt": "Say it."} for n in range(len(PROMPTS))]
     path = folder / ("chat.jsonl" if chat else "tokens.jsonl")

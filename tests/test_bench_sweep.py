@@ -30,7 +30,7 @@ STORY = {
     "draft_ms": 0.025 * CYCLE_MS * 88.8 / 62.9,
     "fast": "NCCL_PROTO=LL",
     "gain": 88.8 / 62.9,
-    "length": 20,
+    "length": 22,
 }
 NCCL = "nccl-ll=NCCL_PROTO=LL,NCCL_ALGO=Ring,NCCL_P2P_LEVEL=SYS"
 
@@ -39,7 +39,7 @@ def words(folder: Path, plan: dict[str, Any], *more: str, prompts: bool = True) 
     return [
         *("sweep", "tiny", "--target", "tiny-target", "--engine", "sglang", "--engine-python", engine_python(folder)),
         *("--out", str(folder / "night"), "--env", f"STAND_IN={json.dumps(plan)}"),
-        *(("--prompts", prompt_file(folder)) if prompts else ()),
+        *(("--prompts", prompt_file(folder, count=2)) if prompts else ()),
         *("--format", "json", *more),
     ]
 
@@ -120,7 +120,7 @@ def test_another_sweep_does_not_go_into_the_same_folder(tmp_path, capsys) -> Non
 def test_with_a_recording_its_prompts_are_asked_and_hopeless_cells_are_not_started(
     tmp_path, capsys, tiny_recording
 ) -> None:
-    """The tiny drafter gains less and less, and the stand-in takes 40 ms for each step more, and 60 for a plain token."""
+    """The tiny drafter gains less and less, and the stand-in takes 40 ms for each step, 60 for a plain token."""
     plan = {"verify_ms": 1.0, "draft_ms": 40.0, "plain_ms": 60.0, "length": 3}
     more = ("--steps", "1-4", "--recording", str(tiny_recording.folder))
     told, _ = swept(capsys, words(tmp_path, plan, *more, prompts=False))

@@ -107,7 +107,7 @@ def wait_until_healthy(server: Running, is_healthy: Callable[[], bool], limit_s:
 
 
 def stop(server: Running) -> None:
-    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. Nothing of it is left."""
+    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. None are left."""
     try:
         if _family(server):
             _signal([server.process.pid], signal.SIGTERM)

@@ -89,15 +89,15 @@ def _provenance(
     spec: DrafterSpec, ref: str, named: str | None, prompts: PromptFacts, how: Answering, *, as_tokens: bool
 ) -> Provenance:
     """`named` is the target where the user names it. Its dtype is the server's to tell."""
+    from drafter_audit.bench.questions import served
     from drafter_audit.decode.result import DrafterFacts, Provenance, TargetFacts
     from drafter_audit.drafter.target import named_target
-    from drafter_audit.sources.reference import parse_reference
 
     described = named_target(named) if named else spec.target
     return Provenance(
         mode="engine",
         drafter=DrafterFacts(spec.ref, spec.revision, spec.training.samples if spec.training else None),
-        target=TargetFacts(ref, parse_reference(ref).revision, None, described.quantization),
+        target=TargetFacts(ref, served(ref).revision, None, described.quantization),
         prompts=prompts,
         temperature=how.temperature,
         rule="argmax_draft" if how.temperature else "greedy",
