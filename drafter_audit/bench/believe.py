@@ -35,6 +35,7 @@ def told_by(wire: Wire, server: Server) -> Told:
     return replace(
         told,
         args=args,
+        drafter=told.drafter or wire.drafter_in(seen.args),
         env={**telling(seen.env), **(told.env or {})},
         simulated=told.simulated or wire.simulated(args, seen.env),
         simulation_known=True,

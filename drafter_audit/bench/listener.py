@@ -23,8 +23,9 @@ def listener(port: int, engine: str) -> Listener | None:
         pids = [c.pid for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr.port == port]
         for process in (psutil.Process(pid) for pid in pids if pid is not None):
             args = tuple(process.cmdline())
-            if any(engine in arg for arg in args):
-                return Listener(args, process.environ())
+            env = process.environ()
+            if env and len(args) > 1 and any(engine in arg for arg in args):  # else it has written over them
+                return Listener(args, env)
     except (psutil.Error, OSError):  # another user's
         return None
     return None

@@ -102,10 +102,10 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
         told = replace(told, args=up.command, env=up.env, simulation_known=True)
     left_open = check(told, expected, server.url)
     shape = _shape(told, expected, server.url)
-    answers = tuple(_answers(wire, server, asked, told.target or expected.target, shape))
+    answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
     if not shape.plain and any(answer.counts is None for answer in answers):
         what = "a metric is missing: neither its answers nor its counters tell how many rounds were run"
-        raise ServerError(what, server.url, wire.without_counts(told))
+        raise ServerError(what, server.url, wire.without_counts())
     facts = EngineFacts(
         wire.name,
         told.version,
@@ -117,7 +117,9 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
         log=str(up.started.log) if up.started else None,
         not_verified=left_open,
     )
-    notes = (*asked.notes, *(f"the server does not tell {what}: taken on trust" for what in left_open))
+    ignored = wire.ignores(asked.questions[0])
+    trusted = (f"the server does not tell {what}: taken on trust" for what in left_open)
+    notes = (*asked.notes, *trusted, *([ignored] if ignored else []))
     target = replace(asked.provenance.target, dtype=told.dtype)
     provenance = replace(asked.provenance, target=target)
     return EngineResult(provenance, facts, counted(answers, shape, server.url), asked.what_if, notes)

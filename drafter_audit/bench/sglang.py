@@ -64,6 +64,7 @@ class Sglang:
         command = one.get("launch_command")
         return Told(
             version=one.get("version"),
+            served_as=one.get("served_model_name") or one.get("model_path"),
             target=one.get("model_path"),
             drafter=one.get("speculative_draft_model_path") if speculates else None,
             steps=one.get("speculative_num_steps") if speculates else 0,
@@ -87,7 +88,13 @@ class Sglang:
         tokens, rounds = counter(samples, "sglang:generation_tokens"), counter(samples, "sglang:spec_verify_calls")
         return None if tokens is None or rounds is None else Counters(tokens, rounds)
 
-    def without_counts(self, told: Told) -> str:
+    def drafter_in(self, args: Sequence[str]) -> str | None:
+        return None  # it tells itself
+
+    def ignores(self, question: Question) -> str | None:
+        return "SGLang draws without the seed" if question.temperature else None
+
+    def without_counts(self) -> str:
         return "give prompts of token_ids, or start it with --enable-metrics"
 
 

@@ -107,7 +107,7 @@ class EngineSweep:
         costs = None if self.fit is None else {**self.fit.costs.to_dict(), "off_ms": self.fit.off_ms}
         return {
             **self.provenance.to_dict(),
-            "engine": {"name": self.engine},
+            "engine": (self.best.told("engine") if self.best else None) or {"name": self.engine},
             "rows": [row(outcome) for outcome in self.rows],
             "plain": [row(outcome) for outcome in self.plain],
             "best": None if self.best is None else row(self.best),

@@ -57,12 +57,12 @@ class Vllm:
     def told(self, server: Server) -> Told:
         model, samples = listed_model(server), scrape(server)
         version = at(server.json("/version"), "version")
-        found = Told(version, target=model.get("root") or model["id"], steps=_steps(samples))
+        found = Told(version, model["id"], target=model.get("root") or model["id"], steps=_steps(samples))
         config = at(server.json("/server_info?config_format=json"), "vllm_config")
         return _with_config(found, config) if isinstance(config, Mapping) else found
 
     def ask(self, server: Server, question: Question, model: str) -> Answer:
-        path, body = openai_body(question, listed_model(server)["id"])
+        path, body = openai_body(question, model)
         tally, extensions = openai_answer(server.stream(path, {**body, "return_token_ids": True}))
         block = at(extensions, "metrics", "speculative_decoding")
         return tally.answer(question, f"{server.url}{path}", _counts(block) if block else None)
@@ -86,7 +86,14 @@ class Vllm:
             raise ServerError(f"a metric is missing: {missing[0]}", f"{server.url}{METRICS}", "use a release of vLLM")
         return found
 
-    def without_counts(self, told: Told) -> str:
+    def drafter_in(self, args: Sequence[str]) -> str | None:
+        named: str | None = at(_speculative(args)[0], "model")
+        return named
+
+    def ignores(self, question: Question) -> str | None:
+        return None
+
+    def without_counts(self) -> str:
         return "start it without --disable-log-stats"
 
 

@@ -53,13 +53,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Told:
-    """What a server says of itself; None is what it does not say. `steps` is 0 where it does not speculate.
+    """What a server says of itself; None is what it does not say. `steps` is 0 where it does not speculate. `served_as`
+    is what a request calls the target.
 
     `simulated` says in words how its acceptance is made up. `args` are its own settings as text, `env` the variables
     that decide how it runs.
     """
 
     version: str | None = None
+    served_as: str | None = None
     target: str | None = None
     drafter: str | None = None
     steps: int | None = None
@@ -146,7 +148,15 @@ class Wire(Protocol):
         """None where the server counts nothing that is of use here."""
         ...
 
-    def without_counts(self, told: Told) -> str:
+    def drafter_in(self, args: Sequence[str]) -> str | None:
+        """The drafter that a command line names; None where it names none."""
+        ...
+
+    def ignores(self, question: Question) -> str | None:
+        """What of a question it takes no notice of, in words."""
+        ...
+
+    def without_counts(self) -> str:
         """What to change where neither answers nor counters tell of rounds."""
         ...
 

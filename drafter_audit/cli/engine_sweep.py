@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from drafter_audit.bench.cells import Cell, Outcome, Store
     from drafter_audit.bench.result import EngineResult
     from drafter_audit.cli.engines import Plan
+    from drafter_audit.decode.result import Provenance
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def swept_over_servers(
     outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
     result = EngineSweep(
         str(engine.engine),
-        plan.asked.provenance,
+        _measured_with(plan, outcomes),
         outcomes,
         known,
         servers.what_if,
@@ -197,6 +198,12 @@ def _measured(cell: Cell, plan: Plan, engine: EngineOptions, store: Store) -> En
         watch_prompts(cell.words, len(plan.asked.questions)) as watch,
     ):
         return measure(engine.wire, up, plan.expected(shape), plan.watched(watch))
+
+
+def _measured_with(plan: Plan, outcomes: Sequence[Outcome]) -> Provenance:
+    """The dtype is what the servers say."""
+    said = next((told["dtype"] for each in outcomes if (told := each.told("target"))), None)
+    return replace(plan.asked.provenance, target=replace(plan.asked.provenance.target, dtype=said))
 
 
 def _notes(plan: Plan, known: Mapping[int, float], outcomes: Sequence[Outcome]) -> list[str]:
