@@ -12,6 +12,8 @@ import pytest
 
 from drafter_audit.bench.believe import same_model
 from drafter_audit.bench.metrics import Counters
+from drafter_audit.bench.names import wire_of
+from drafter_audit.bench.wire import Served, Shape, Start
 from drafter_audit.cli.main import main
 from drafter_audit.errors import ServerError
 from tests.engine_servers import (
@@ -76,7 +78,8 @@ def test_the_counts_are_those_of_the_run(engine, plan, more, chat, told, tmp_pat
     low, high = found["accept_len_interval"]
     assert low <= found["accept_len"] <= high
     assert found["definition"] == "1 + A/S"
-    assert found["notes"] == ([] if not (chat and engine == "sglang") else found["notes"])
+    loops_unknown = ["3 of 3 answers came without token ids: loops were not looked for"]
+    assert found["notes"] == (loops_unknown if chat and engine == "sglang" else [])
 
 
 @pytest.mark.parametrize(
@@ -121,8 +124,9 @@ def test_a_capped_answer_counts_its_last_round_whole(tmp_path, capsys) -> None:
 def test_speed_is_that_of_decoding_after_the_first_token(tmp_path, capsys) -> None:
     plan = {"verify_ms": 12.0, "draft_ms": 1.0}
     found, right = run(capsys, launch(tmp_path, "sglang", plan, "--what-if", "3")), expected(plan, 3)
-    assert found["cycle_s"] == pytest.approx(0.015, rel=0.05)
-    assert found["tokens_per_s"] == pytest.approx((right["tokens"] - 3) / (0.015 * right["rounds"]), rel=0.05)
+    assert 0.0148 < found["cycle_s"] < 0.02  # a busy machine is late, never early
+    timed = right["tokens"] - len(PROMPTS)
+    assert found["tokens_per_s"] == pytest.approx(timed / (found["cycle_s"] * right["rounds"]))
     assert found["what_if"][0]["tokens_per_s"] == pytest.approx(3 * found["tokens_per_s"] / found["accept_len"])
 
 
@@ -161,6 +165,7 @@ WRONG_AT_START = [
     ("sglang", {"claims": {"speculative_draft_model_path": "/x/theirs"}}, (), "it drafts with /x/theirs, not"),
     ("sglang", {"claims": {"model_path": "org/other"}}, (), "it serves org/other, not"),
     ("sglang", {"claims": {"speculative_algorithm": None}}, (), "speculation is off"),
+    ("sglang", {"claims": {"speculative_draft_model_path": None, "speculative_algorithm": "NGRAM"}}, (), "with NGRAM"),
     ("sglang", {"claims": {"speculative_num_steps": 5}}, (), "it runs 5 steps, not 3"),
     ("sglang", {"bad_counts": True}, (), "its counts contradict each other"),
     ("sglang", {"release": "0.5.8"}, ("chat",), "--enable-metrics"),
@@ -252,11 +257,20 @@ def test_a_speculative_config_of_the_users_own_is_kept(tmp_path, capsys) -> None
     assert config == wanted
 
 
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_plain_decoding_is_started_without_the_options_of_drafting(name) -> None:
+    theirs = ("--tp-size", "8", "--speculative-token-map=x", "--speculative-draft-load-format", "dummy", "--trust")
+    if name == "vllm":
+        theirs = ("--tp-size", "8", "--speculative-config", '{"a": 1}', "--per-request-spec-decode-metrics", "detailed")
+    start = Start("python", Served("T"), Served("D"), "eagle3", Shape(0), 1, theirs)
+    told = wire_of(name).command(start)
+    assert told[-3:] == ["--tp-size", "8", "--trust"] or told[-2:] == ["--tp-size", "8"]
+    assert "spec" not in " ".join(told)
+
+
 def test_a_kind_that_engines_draft_with_otherwise_is_not_started(tmp_path, capsys) -> None:
-    words = ["bench", "AngelSlim/Qwen3-4B_eagle3", "--target", "tiny-target", "--engine", "sglang", "--launch"]
-    words[1] = "medusa-of-none"
     (tmp_path / "medusa").mkdir()
     (tmp_path / "medusa" / "config.json").write_text(json.dumps({"medusa_num_heads": 4, "medusa_num_layers": 1}))
-    words[1] = str(tmp_path / "medusa")
+    words = ["bench", str(tmp_path / "medusa"), "--target", "tiny-target", "--engine", "sglang", "--launch"]
     line = refused(capsys, [*words, "--engine-python", engine_python(tmp_path)], code=2)
     assert "of kind medusa" in line

@@ -12,7 +12,7 @@ from drafter_audit.bench.wire import Answer
 from drafter_audit.decode.result import DecodeResult, Provenance
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import NOT_MEASURED, check_reachable
-from drafter_audit.measure.loops import loops
+from drafter_audit.measure.loops import loops, why_not_measured
 from drafter_audit.measure.step_bounds import tokens_per_s_at
 
 Interval = tuple[float, float]
@@ -138,6 +138,7 @@ class EngineResult:
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_interval": _listed(self.tokens_per_s_interval),
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
+            "unmeasured": why_not_measured(self.ended),
             "engine": self.engine.to_dict(),
             "notes": [*self.counted.notes, *self.notes],
         }

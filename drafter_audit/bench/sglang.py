@@ -20,7 +20,7 @@ from typing import Any
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.metrics import Counters, counter, scrape
 from drafter_audit.bench.stream import Tally, openai_answer, openai_body
-from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at
+from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at, without
 from drafter_audit.errors import ServerError
 
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
@@ -44,8 +44,7 @@ class Sglang:
         return [
             *(start.python, "-m", "sglang.launch_server", "--model-path", start.target.name, *revision),
             *("--host", "127.0.0.1", "--port", str(start.port)),
-            *([] if start.shape.plain else _drafting(start)),
-            *start.args,
+            *(without(start.args, "--speculative-") if start.shape.plain else (*_drafting(start), *start.args)),
         ]
 
     def environment(self) -> Mapping[str, str]:
@@ -66,7 +65,7 @@ class Sglang:
             version=one.get("version"),
             served_as=one.get("served_model_name") or one.get("model_path"),
             target=one.get("model_path"),
-            drafter=one.get("speculative_draft_model_path") if speculates else None,
+            drafter=one.get("speculative_draft_model_path") or one["speculative_algorithm"] if speculates else None,
             steps=one.get("speculative_num_steps") if speculates else 0,
             topk=one.get("speculative_eagle_topk") if speculates else None,
             num_draft_tokens=one.get("speculative_num_draft_tokens") if speculates else None,

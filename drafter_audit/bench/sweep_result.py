@@ -103,6 +103,12 @@ class EngineSweep:
             return None
         return strongest
 
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Cells whose answers are no measure of a drafter, in words: most hit the cap or loop."""
+        found = [(each.cell.words, each.told("unmeasured")) for each in self.outcomes]
+        return tuple(f"{words}: {reason}" for words, reason in found if reason)
+
     def to_dict(self) -> dict[str, Any]:
         costs = None if self.fit is None else {**self.fit.costs.to_dict(), "off_ms": self.fit.off_ms}
         return {
@@ -117,6 +123,7 @@ class EngineSweep:
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
             "levers": [asdict(lever) for lever in self.levers],
             "next_lever": None if self.next_lever is None else self.next_lever.name,
+            "unmeasured": list(self.unmeasured),
             "notes": list(self.notes),
         }
 

@@ -18,7 +18,7 @@ from typing import Any
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.metrics import METRICS, Counters, Samples, by_position, counter, scrape
 from drafter_audit.bench.stream import listed_model, openai_answer, openai_body
-from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at
+from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at, without
 from drafter_audit.errors import ServerError, UsageError
 
 _SPECULATIVE = ("--speculative-config", "--speculative_config", "-sc")
@@ -38,6 +38,8 @@ class Vllm:
         if start.shape.topk != 1:
             raise UsageError(f"a tree of top-k {start.shape.topk}", "--topk", "leave it at 1: vLLM drafts chains")
         theirs, rest = _speculative(start.args)
+        if start.shape.plain:
+            rest = without(rest, "--per-request-spec-decode")  # it is refused where nothing speculates
         drafting = {} if start.shape.plain else {**theirs, **_drafting(start)}
         revision = ["--revision", start.target.revision] if start.target.revision else []
         return [

@@ -161,6 +161,25 @@ class Wire(Protocol):
         ...
 
 
+def without(args: Sequence[str], prefix: str) -> list[str]:
+    """`args` without the options that begin with `prefix`, and without their values.
+
+    >>> without(["--a", "--spec-x", "1", "--spec-y=2", "b"], "--spec-")
+    ['--a', 'b']
+    """
+    kept, dropping = [], False
+    for arg in args:
+        if arg.startswith("-"):
+            dropping = arg.startswith(prefix)
+        elif dropping:
+            dropping = False
+            continue
+        if not dropping:
+            kept.append(arg)
+        dropping = dropping and "=" not in arg
+    return kept
+
+
 def at(told: Mapping[str, Any] | None, *path: str) -> Any:  # noqa: ANN401 - a value of foreign JSON
     """The value under nested keys; None where any is missing."""
     value: Any = told

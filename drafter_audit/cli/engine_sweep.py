@@ -112,7 +112,7 @@ def swept_over_servers(
     style: str,
     output: str | None,
 ) -> None:
-    """Measures, shows, and exits with 3 where no cell with the drafter was measured."""
+    """Measures, shows, and exits with 3 where no cell with the drafter was measured, or answers measure nothing."""
     from drafter_audit.bench.cells import EnvSet, Store, cells_of
     from drafter_audit.bench.sweep import Known, duration, left_s, run_cells
     from drafter_audit.bench.sweep_result import EngineSweep
@@ -142,7 +142,9 @@ def swept_over_servers(
         tuple(_notes(plan, known, outcomes)),
     )
     emit(engine_sweep_document(result), result.to_dict(), style=style, output=output, command=context.obj)
-    if result.best is None:
+    for reason in result.unmeasured:
+        tell(f"not measured: {reason}")
+    if result.best is None or result.unmeasured:
         context.exit(EXIT_NOT_MEASURED)
 
 
