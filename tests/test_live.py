@@ -226,7 +226,7 @@ def test_what_does_not_fit_is_told_before_any_work(tmp_path: Path) -> None:
     never = replace(target, model=None)  # nothing may run it
     cases: list[tuple[type[AuditError], str, Drafter, TargetModel, Sequence[TokenPrompt]]] = [
         (CannotRunError, r"boundaries \[1, 2, 5\] of a target with 4 layers", deep, never, PROMPTS),
-        (CannotRunError, "an embedding of 80 rows for a target of 96 tokens", few, never, PROMPTS),
+        (CannotRunError, "its vocabulary is of 80 tokens, the target's of 96", few, never, PROMPTS),
         (
             CannotRunError,
             "3 states of width 32 where .* gives 3 of width 48",

@@ -10,7 +10,7 @@ import click
 
 from drafter_audit.cli.engine_options import EngineOptions, engine_options
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 
 if TYPE_CHECKING:
     from drafter_audit.bench.run import Up
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     multiple=True,
     help="Also say what an accept_len of X would be worth, at the cycle that was measured.",
 )
-@prompt_options
 @answer_options
 @offline_option
 @output_options
@@ -78,12 +77,7 @@ def bench(
     served_target: str | None,
     served_drafter: str | None,
     what_if: tuple[float, ...],
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     style: str,
     output: str | None,
 ) -> None:
@@ -100,12 +94,10 @@ def bench(
     from drafter_audit.bench.run import measure
     from drafter_audit.cli.engines import end_unmeasured_by, planned
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.cli.recorded import Answers
     from drafter_audit.report.bench_view import bench_document
     from drafter_audit.report.sink import emit
 
     _check_way(context, url, launch)
-    answers = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     plan = planned(drafter, target, answers, what_if)
     shape = _shape(launch, steps, topk, num_draft_tokens)
     with (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.cli.options import gathered
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,18 +68,8 @@ class EngineOptions:
 def engine_options(*, required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--engine and how to start it, as one argument `engine: EngineOptions`."""
 
-    def added(command: Callable[..., object]) -> Callable[..., object]:
-        @wraps(command)
-        def gathered(*arguments: object, **given: object) -> object:
-            options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(EngineOptions)}
-            return command(*arguments, engine=EngineOptions(**options), **given)
-
-        wrapped: Callable[..., object] = gathered
-        for option in reversed((_engine(required), *_OPTIONS)):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return added
+    options = (_engine(required), *_OPTIONS)
+    return lambda command: gathered(command, EngineOptions, "engine", options)
 
 
 def variables(context: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

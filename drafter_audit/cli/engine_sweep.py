@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_sets
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.options import gathered
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.recording_options import Recorded, given, opened, replayed, spelled
 
 if TYPE_CHECKING:
@@ -28,26 +28,12 @@ class OverServers:
     env_set: tuple[tuple[str, dict[str, str]], ...]
     out: Path | None
     what_if: tuple[float, ...]
-    prompts: str
-    raw: bool
-    thinking: bool | None
-    max_new_tokens: int
-    temperature: float
-    seed: int
 
 
 def over_servers_options(command: Callable[..., object]) -> Callable[..., object]:
-    """All of them, as one argument `servers: OverServers`."""
+    """Them as one argument `servers: OverServers`, and those of prompts and answers as `answers: Answers`."""
 
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(OverServers)}
-        return command(*arguments, servers=OverServers(**options), **given)
-
-    wrapped = prompt_options(answer_options(gathered))
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return gathered(answer_options(command), OverServers, "servers", _OPTIONS)
 
 
 _OPTIONS = (
@@ -108,6 +94,7 @@ def swept_over_servers(
     steps: tuple[int, ...],
     engine: EngineOptions,
     servers: OverServers,
+    answers: Answers,
     recorded: Recorded,
     style: str,
     output: str | None,
@@ -125,7 +112,7 @@ def swept_over_servers(
         check_reachable(value, steps[-1])
     if servers.out is None:
         raise UsageError("no folder for the cells", "--out", "name one: each cell is kept there as it ends")
-    plan, known = _planned(context, drafter, target, dtype, steps, servers, recorded)
+    plan, known = _planned(context, drafter, target, dtype, steps, answers, recorded)
     sets = [EnvSet(NO_VARIABLES, {}), *(EnvSet(name, env) for name, env in servers.env_set)]
     store = Store(servers.out)
     store.begin(_asked(plan, engine))
@@ -154,17 +141,15 @@ def _planned(
     target: str | None,
     dtype: str | None,
     steps: tuple[int, ...],
-    servers: OverServers,
+    answers: Answers,
     recorded: Recorded,
 ) -> tuple[Plan, Mapping[int, float]]:
     """What is asked, and accept_len by steps where a recording tells it."""
     from drafter_audit.cli.engines import planned, planned_on
-    from drafter_audit.cli.recorded import Answers
     from drafter_audit.decode.sweep import sweep_result
 
     if not recorded.folders:
-        how = (servers.raw, servers.thinking, servers.max_new_tokens, servers.temperature, servers.seed)
-        return planned(drafter, target, Answers(servers.prompts, *how)), {}
+        return planned(drafter, target, answers), {}
     recordings = opened(context, recorded, (drafter,), steps[-1], target)
     (run,) = replayed((drafter,), recordings, steps[-1], target, dtype)
     known = {each.steps: each.accept_len for each in sweep_result(run, steps).acceptances}

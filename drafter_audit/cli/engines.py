@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drafter_audit.bench.result import EngineResult
     from drafter_audit.bench.run import Asked
     from drafter_audit.bench.wire import Shape
-    from drafter_audit.cli.recorded import Answers
+    from drafter_audit.cli.prompt_options import Answers
     from drafter_audit.decode.result import PromptFacts, Provenance
     from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.recording.recording import Recording

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from drafter_audit.cli.options import gathered
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from drafter_audit.decode.replay import ReplayRun
     from drafter_audit.recording.recording import Recording
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -30,23 +28,14 @@ class Recorded:
     match: str | None
 
 
-def recording_option(*, multiple: bool, required: bool | None = None) -> Callable[[Command], Callable[..., object]]:
+def recording_option(
+    *, multiple: bool, required: bool | None = None
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--recording, --boundaries and --match, as one argument `recorded: Recorded`; with `multiple` several folders, or
     none. A single one is required unless said otherwise."""
 
-    def added(command: Command) -> Callable[..., object]:
-        @wraps(command)
-        def gathered(*arguments: object, **given: object) -> object:
-            folders, boundaries, match = (given.pop(name) for name in ("recording", "boundaries", "match"))
-            named = folders if isinstance(folders, tuple) else tuple(filter(None, (folders,)))
-            return command(*arguments, recorded=Recorded(named, boundaries, match), **given)  # type: ignore[arg-type]
-
-        wrapped: Callable[..., object] = gathered
-        for option in reversed(_options(multiple, not multiple if required is None else required)):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return added
+    options = _options(multiple, not multiple if required is None else required)
+    return lambda command: gathered(command, Recorded, "recorded", options)
 
 
 def _options(multiple: bool, required: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
@@ -54,10 +43,12 @@ def _options(multiple: bool, required: bool) -> tuple[Callable[[Callable[..., ob
     return (
         click.option(
             "--recording",
+            "folders",
             metavar="DIR",
             type=click.Path(),
             multiple=multiple,
             required=required,
+            callback=_several,
             help="A recording of the target, made by `record`: the drafter is replayed on it, no target is run. Or "
             f"states that vLLM, speculators or SpecForge dumped.{several}",
         ),
@@ -74,6 +65,10 @@ def _options(multiple: bool, required: bool) -> tuple[Callable[[Callable[..., ob
             help="Of dumps: find that out, by a recording of a text that was dumped.",
         ),
     )
+
+
+def _several(_: click.Context, __: click.Parameter, named: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (named,) if isinstance(named, str) else named or ()
 
 
 def _boundaries(context: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:

@@ -10,6 +10,7 @@ from drafter_audit.cli.chain_options import step_counts
 from drafter_audit.cli.engine_options import EngineOptions, engine_options
 from drafter_audit.cli.engine_sweep import OverServers, check_options, over_servers_options, swept_over_servers
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
+from drafter_audit.cli.prompt_options import Answers
 from drafter_audit.cli.recording_options import Recorded, opened, recording_option, replayed
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def sweep(
     dtype: str | None,
     engine: EngineOptions,
     servers: OverServers,
+    answers: Answers,
     style: str,
     output: str | None,
 ) -> None:
@@ -84,7 +86,7 @@ def sweep(
 
     check_options(context, engine, recorded)
     if engine.engine is not None:
-        swept_over_servers(context, drafter, target, dtype, steps, engine, servers, recorded, style, output)
+        swept_over_servers(context, drafter, target, dtype, steps, engine, servers, answers, recorded, style, output)
         return
     costs, source = _costs(verify_ms, draft_ms, measured)
     recordings = opened(context, recorded, (drafter,), steps[-1], target)

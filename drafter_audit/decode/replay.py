@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from drafter_audit.decode.fit import check_fits, slots_of
+from drafter_audit.decode.fit import check_fits, states_for
 from drafter_audit.decode.result import Rule, Tie
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
@@ -154,7 +154,7 @@ def replay(
 def replay_prompt(drafter: Drafter, prompt: RecordedPrompt, steps: int, known: Tensor) -> ReplayedPrompt:
     """One prompt. `known` bool [vocabulary] marks the target's tokens that have a draft id. Raises CannotRunError."""
     starts, first = prompt.answer_length - 1, prompt.prompt_length - 1
-    states = prompt.states[slots_of(drafter, prompt)][:, : first + starts]
+    states = states_for(drafter, prompt)[:, : first + starts]
     found = choices(drafter, prompt.tokens[1:], states, steps, first)
     own = _own(prompt.tokens[first + 2 :], steps, starts)
     return ReplayedPrompt(

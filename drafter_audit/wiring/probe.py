@@ -74,7 +74,8 @@ class Probe:
         self.variants, self.declared, self.steps, self.watch = variants, declared, steps, watch
         self.corpus = Corpus.of(recording, variants.place[1])
         self._whole: dict[str, Score] = {}
-        self.scope = Scope(self.spec, recording.manifest.num_layers, self.corpus.recorded)
+        told = recording.manifest
+        self.scope = Scope(self.spec, told.num_layers, self.corpus.recorded, told.last_normed)
 
     def under(self, wiring: Wiring) -> Drafter:
         """Raises as `load_drafter`."""
