@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,7 @@ WRONG_AT_START = [
     ),
     ("sglang", {"claims": {"speculative_draft_model_path": "/x/theirs"}}, (), "it drafts with /x/theirs, not"),
     ("sglang", {"claims": {"model_path": "org/other"}}, (), "it serves org/other, not"),
+    ("sglang", {"claims": {"decode": [{"model_path": "org/decoder"}]}}, (), "it serves org/decoder"),  # a router
     ("sglang", {"claims": {"speculative_algorithm": None}}, (), "speculation is off"),
     ("sglang", {"claims": {"speculative_draft_model_path": None, "speculative_algorithm": "NGRAM"}}, (), "with NGRAM"),
     ("sglang", {"claims": {"speculative_num_steps": 5}}, (), "it runs 5 steps, not 3"),
@@ -274,3 +277,14 @@ def test_a_kind_that_engines_draft_with_otherwise_is_not_started(tmp_path, capsy
     words = ["bench", str(tmp_path / "medusa"), "--target", "tiny-target", "--engine", "sglang", "--launch"]
     line = refused(capsys, [*words, "--engine-python", engine_python(tmp_path)], code=2)
     assert "of kind medusa" in line
+
+
+@pytest.mark.parametrize("module", ["psutil", "prometheus_client"])
+def test_without_the_extra_no_server_is_started(module, tmp_path) -> None:
+    """One that could not be stopped, or whose counters could not be read."""
+    hidden = f"import sys; sys.modules[{module!r}] = None; from drafter_audit.cli.main import main; sys.exit(main("
+    words = launch(tmp_path, "vllm", {})
+    done = subprocess.run([sys.executable, "-c", f"{hidden}{words!r}))"], capture_output=True, text=True, check=False)
+    mend = "pip install 'drafter-audit[bench]'"
+    assert (done.returncode, done.stderr) == (3, f"error: {module} is not installed, drafter-audit, {mend}\n")
+    assert not (tmp_path / "logs").exists()

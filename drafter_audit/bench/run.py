@@ -62,6 +62,7 @@ class Up:
 @contextmanager
 def attached(url: str, *, answer_s: float = 600.0) -> Iterator[Up]:
     """A server that runs already. Raises ServerError where it does not answer."""
+    _check_installed()
     server = Server(url, answer_s=answer_s)
     try:
         if not server.is_healthy():
@@ -78,6 +79,7 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
 
     Raises ServerError; UsageError for arguments that are not the user's to give.
     """
+    _check_installed()
     _check_args(wire, start)
     command = wire.command(start)
     env = {**os.environ, **wire.environment(), **how.env}
@@ -180,6 +182,12 @@ def _shape(told: Told, expected: Expected, where: str) -> Shape:
     topk = told.topk or (asked.topk if asked else 1)
     verified = told.num_draft_tokens or (asked.num_draft_tokens if asked else None)
     return Shape(steps, topk, None if topk == 1 else verified)
+
+
+def _check_installed() -> None:
+    """Raises ModuleNotFoundError before a server is started that could not be stopped, or whose counters not read."""
+    import prometheus_client  # noqa: F401
+    import psutil  # noqa: F401
 
 
 def _check_args(wire: Wire, start: Start) -> None:

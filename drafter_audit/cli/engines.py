@@ -74,7 +74,7 @@ def planned_on(recording: Recording, drafter: str, target: str | None, what_if: 
         raw=told.raw,
         thinking=told.thinking,
     )
-    return Plan(spec, ref, Asked(questions, provenance, what_if))
+    return Plan(spec, ref, Asked(questions, provenance, what_if, told.notes))
 
 
 def _opened(drafter: str, target: str | None) -> tuple[DrafterSpec, str]:
