@@ -127,10 +127,10 @@ def test_with_a_recording_its_prompts_are_asked_and_hopeless_cells_are_not_start
 ) -> None:
     """The tiny drafter gains less and less, and the stand-in takes 40 ms for each step, 60 for a plain token."""
     plan = {"verify_ms": 1.0, "draft_ms": 40.0, "plain_ms": 60.0, "length": 3}
-    more = ("--steps", "1-4", "--recording", str(tiny_recording.folder))
+    more = ("--steps", "1-3", "--recording", str(tiny_recording.folder))
     told, _ = swept(capsys, words(tmp_path, plan, *more, prompts=False))
     statuses = [row["status"] for row in told["rows"]]
-    assert statuses == ["done", "done", "skipped", "skipped"]
+    assert statuses == ["done", "done", "skipped"]
     assert "in the replay" in told["rows"][2]["reason"]
     assert told["prompts"]["count"] == tiny_recording.manifest.count
     assert told["best"]["steps"] == 1
