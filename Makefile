@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run,bench]' -c constraints.txt
 	@touch $@
 
 demo: $(READY) ## Run the main job on what the project bundles
@@ -36,7 +36,7 @@ test-slow: $(READY) ## Run the tests that are too slow for every day
 
 test-vllm: $(READY) ## Serve the reference pair under vLLM: make test-vllm VLLM_PYTHON=/path/to/python
 	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
-	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py
+	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py
 
 lint: $(READY) ## Check style and types
 	$(PY) -m ruff check .

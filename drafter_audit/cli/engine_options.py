@@ -1,0 +1,154 @@
+"""Options of the commands that measure a serving engine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drafter_audit.cli.options import gathered
+from drafter_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    from drafter_audit.bench.run import Launch
+    from drafter_audit.bench.wire import Shape, Start, Wire
+    from drafter_audit.drafter.spec import DrafterSpec
+
+ENGINES = ("vllm", "sglang")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the command line says of the engine; `engine` is None where none is meant."""
+
+    engine: str | None
+    engine_python: str | None
+    engine_args: tuple[str, ...]
+    env: Mapping[str, str]
+    start_timeout: float
+
+    @property
+    def wire(self) -> Wire:
+        """Raises UsageError where --engine is not given."""
+        from drafter_audit.bench.names import wire_of
+
+        if self.engine is None:
+            raise UsageError("no engine is named", "--engine", f"name one of {', '.join(ENGINES)}")
+        return wire_of(self.engine)  # type: ignore[arg-type]
+
+    def start(self, spec: DrafterSpec, target: str, shape: Shape) -> Start:
+        """A server on a free port. Raises UsageError without --engine-python."""
+        from drafter_audit.bench.process import free_port
+        from drafter_audit.bench.questions import method_of, served
+        from drafter_audit.bench.wire import Start
+
+        if self.engine_python is None:
+            mend = "name the Python of the engine's own environment, such as /opt/sglang/bin/python"
+            raise UsageError("a server cannot be started", "--engine-python", mend)
+        return Start(
+            self.engine_python,
+            served(target),
+            served(spec.ref),
+            method_of(spec),
+            shape,
+            free_port(),
+            tuple(word for each in self.engine_args for word in _words(each)),
+        )
+
+    def launch(self, logs: Path, env: Mapping[str, str] | None = None) -> Launch:
+        from drafter_audit.bench.run import Launch
+
+        return Launch({**self.env, **(env or {})}, logs, self.start_timeout)
+
+
+def engine_options(*, required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """--engine and how to start it, as one argument `engine: EngineOptions`."""
+
+    options = (_engine(required), *_OPTIONS)
+    return lambda command: gathered(command, EngineOptions, "engine", options)
+
+
+def variables(context: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """`K=V` of several options, as click's callback."""
+    return dict(_pair(context, param, each) for each in given)
+
+
+def _pair(context: click.Context, param: click.Parameter, text: str) -> tuple[str, str]:
+    name, is_given, value = text.partition("=")
+    if not is_given or not name.strip():
+        raise click.BadParameter(f"{text!r} is no variable: write NAME=VALUE", context, param)
+    return name.strip(), value
+
+
+def env_sets(
+    context: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> tuple[tuple[str, dict[str, str]], ...]:
+    """`name=K=V,K=V` of several options, as click's callback. A value may hold commas only in front of no `K=`."""
+    found = tuple(_env_set(context, param, each) for each in given)
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names) or NO_VARIABLES in names:
+        raise click.BadParameter(f"each set needs a name of its own, and not {NO_VARIABLES!r}", context, param)
+    return found
+
+
+NO_VARIABLES = "default"
+"""The set that is always there: the environment as it is."""
+
+
+def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = text.partition("=")
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or not rest:
+        raise click.BadParameter(f"{text!r} is no set: write name=KEY=VALUE,KEY=VALUE", context, param)
+    parts: list[str] = []
+    for part in rest.split(","):
+        if "=" in part or not parts:
+            parts.append(part)
+        else:
+            parts[-1] += f",{part}"
+    return name, dict(_pair(context, param, part) for part in parts)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"no arguments: {error}", "--engine-args", "quote them as for a shell") from error
+
+
+def _engine(required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    also = "" if required else " Each cell is then a server, started and measured."
+    return click.option(
+        "--engine", type=click.Choice(ENGINES), required=required, help=f"The serving engine that is measured.{also}"
+    )
+
+
+_OPTIONS = (
+    click.option(
+        "--engine-python",
+        metavar="PATH",
+        envvar="DRAFTER_AUDIT_ENGINE_PYTHON",
+        help="The Python of the engine's own environment, to start it with; or the variable "
+        "DRAFTER_AUDIT_ENGINE_PYTHON.",
+    ),
+    click.option(
+        "--engine-args",
+        metavar="ARGS",
+        multiple=True,
+        help="Arguments of the engine's own, quoted as one: '--tp-size 8 --trust-remote-code'.",
+    ),
+    click.option(
+        "--env", metavar="K=V", multiple=True, callback=variables, help="A variable that the server is started with."
+    ),
+    click.option(
+        "--start-timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        default=3600.0,
+        show_default=True,
+        help="How long a server may take to load.",
+    ),
+)
