@@ -60,9 +60,8 @@ def levers(costs: StepCosts, accept_len: Mapping[int, float], steps: int, plain_
     - drafter: every draft accepted, which no drafter reaches.
     """
     length = accept_len[steps]
-    best = costs.best_steps(accept_len)
     found = [
-        Lever("steps", costs.tokens_per_s(accept_len[best], best)),
+        Lever("steps", max(costs.tokens_per_s(each, count) for count, each in accept_len.items())),
         Lever("drafter", costs.tokens_per_s(steps + 1, steps)),
     ]
     if plain_ms is not None and 0 < plain_ms < costs.verify_ms:
