@@ -11,6 +11,7 @@ from tabulate import tabulate
 from reference_models.tiny.training.plot import lines
 
 Found = Mapping[str, Any]
+HEALTHY = "none"
 RULES = {"kl": "KL", "accept_len": "accept_len"}
 
 
@@ -39,7 +40,7 @@ def tables(found: Found) -> str:
 def rate_table(found: Found) -> str:
     """A row for each fault, and for none; a column for each number of positions, with the percentages of both rules."""
     rates, sizes = found["rates"], found["plan"]["positions"]
-    rows = [[_prompts(rates), *(str(_one(rates, rates[0]["fault"], size)["prompts"]) for size in sizes)]]
+    rows = [["prompts, at most", *(str(_one(rates, HEALTHY, size)["prompts"]) for size in sizes)]]
     for fault in dict.fromkeys(each["fault"] for each in rates):
         rows.append([fault, *(_pair(_one(rates, fault, size)) for size in sizes)])
     return _table(["planted", *(f"{size:,}" for size in sizes)], rows)
@@ -81,10 +82,6 @@ def plots(found: Found) -> dict[str, str]:
 
 def _one(rates: Iterable[Mapping[str, Any]], fault: str, positions: int) -> Mapping[str, Any]:
     return next(each for each in rates if (each["fault"], each["positions"]) == (fault, positions))
-
-
-def _prompts(_: object) -> str:
-    return "(prompts, at most)"
 
 
 def _pair(rate: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """How often the wiring check finds a fault, and how often it blames what is whole, by the amount of data.
 
 The reference target answers the held-out prompts once, with every boundary and every logit. From that recording draws
-of prompts are made (wiring_draws.py). Measured are: how often a planted fault is found, by KL and by accept_len, against
-the number of positions; how often the healthy drafter is blamed, by the same two rules and by the whole check; and how
-often a 95% interval misses the truth, against the number of prompts.
+of prompts are made (wiring_draws.py). Measured are: how often a planted fault is found, by KL and by accept_len,
+against the number of positions; how often the healthy drafter is blamed, by the same two rules and by the whole check;
+and how often a 95% interval misses the truth, against the number of prompts (wiring_misses.py).
 
 `python -m benchmarks.wiring_rates` takes some minutes, prints the tables of docs/wiring.md and writes what they and the
 plots are made of into docs/. `--json` prints it and writes nothing, `--keep DIR` keeps the recording for the next run.
@@ -25,7 +25,7 @@ import torch
 
 from benchmarks.wiring_draws import Draw, Sample, Scored, draw, drawn
 from benchmarks.wiring_misses import Misses, misses
-from benchmarks.wiring_page import plots, tables
+from benchmarks.wiring_page import HEALTHY, plots, tables
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.tokenizer import load_tokenizer
@@ -42,7 +42,6 @@ from tests.planted import TINY, planted
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PROMPTS = Path(__file__).resolve().parents[1] / "tests/data/prompts/held_out.jsonl"
 LONGEST = 128
-HEALTHY = "none"
 FAULTS = ("ids -1", "slot 0 +1", "slot 0 -1", "no last norm")
 """One that costs much, two that cost little, and one that costs nothing: it changes how sure the drafter is, and hardly
 what it drafts."""
@@ -51,8 +50,8 @@ POSITIONS = (100, 250, 500, 1000, 2000, 4000)
 
 @dataclass(frozen=True)
 class Rate:
-    """Of `draws` of about so many `positions`, from as many `prompts` at most: how many `kl` and `accept_len` blame
-    anything in, and how many in which what they blame is what was planted."""
+    """Of `draws` of about so many `positions`, from as many `prompts` at most: in how many KL and accept_len blame
+    anything, and in how many what they blame leads to the wiring that it was trained with."""
 
     fault: str
     positions: int
