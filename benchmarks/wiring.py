@@ -36,9 +36,9 @@ STEPS, FAULT = 3, "ids -1"
 
 @dataclass(frozen=True)
 class Sizes:
-    """`bundled` prompts of the bundled pair; of the random ones as many as `random`, of `prompt` tokens. Answers have up
-    to `recorded` tokens. The random pair of `judged` layers has a bound, as has the bundled one; those of `other`
-    numbers show how it grows, and take one turn each."""
+    """`bundled` prompts of the bundled pair; of the random ones as many as `random`, of `prompt` tokens. Answers have
+    up to `recorded` tokens. The random pair of `judged` layers has a bound, as has the healthy bundled one; those of
+    `other` numbers show how it grows, and take one turn each, as the faulty drafter does."""
 
     bundled: int = 32
     random: int = 16
@@ -72,7 +72,7 @@ def measure(runs: int, sizes: Sizes) -> Iterator[Row]:
         yield from told("bundled", turns(small, folder, str(TINY), None, runs, sizes), BOUND)
         faulty = folder / "faulty"
         faulty.mkdir()
-        yield from told(f"bundled with {FAULT}", turns(small, folder, planted(faulty, FAULT), None, runs, sizes))
+        yield from told(f"bundled with {FAULT}", turns(small, folder, planted(faulty, FAULT), None, 1, sizes))
         for layers in (sizes.judged, *sizes.other):
             own, judged = folder / f"random {layers}", layers == sizes.judged
             large = random_pair(own, layers, [sizes.prompt] * sizes.random)
