@@ -6,6 +6,7 @@ draw is a choice of prompts, their answers cut to a length, and the scores of th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,12 +20,14 @@ from drafter_audit.recording.manifest import Answer
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.hypotheses import Hypothesis, hypotheses
 from drafter_audit.wiring.judge import LEAST_PROMPTS, Judge
-from drafter_audit.wiring.paired import Rows
+from drafter_audit.wiring.paired import Rows, mean_of
 from drafter_audit.wiring.probe import Attempt, Probe, open_probe
 from drafter_audit.wiring.score import Score
 from drafter_audit.wiring.search import Stand, winner
 
 STEPS = 3
+FAR_KL, FAR_ACCEPTED = 1.5, 0.25
+"""What is far behind: a KL of more than so many times the declared wiring's, and so many drafts fewer in a round."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def drawn(recording: Recording, chosen: Draw) -> Recording:
 
 @dataclass(frozen=True)
 class Scored:
-    """A drafter, and every wiring that departs from its declared one by one knob, scored on all prompts."""
+    """A drafter, and the wirings that depart from its declared one by one knob, scored on all prompts. Those that are
+    far behind on the prompts of a race by both rules are left out: no draw would choose them."""
 
     probe: Probe
     base: Score
@@ -65,12 +69,11 @@ class Scored:
 
     @classmethod
     def of(cls, ref: str, recording: Recording) -> Scored:
-        """Without the race: in a draw another wiring may be ahead."""
         probe = open_probe(ref, recording, steps=STEPS)
         supposed, _ = hypotheses(probe.scope, probe.declared)
-        built = [(each, drafter) for each in supposed if (drafter := built_of(probe, each)) is not None]
-        scores = probe.scores([drafter for _, drafter in built])
-        attempts = [Attempt(each, drafter, score) for (each, drafter), score in zip(built, scores, strict=True)]
+        ahead = _ahead(probe, [(each, drafter) for each in supposed if (drafter := _built(probe, each)) is not None])
+        scores = probe.scores([drafter for _, drafter in ahead])
+        attempts = [Attempt(each, drafter, score) for (each, drafter), score in zip(ahead, scores, strict=True)]
         return cls(probe, probe.whole(probe.declared), tuple(attempts))
 
     @cached_property
@@ -90,12 +93,26 @@ class Scored:
         return Sample(Judge(probe), Stand(probe.declared, at(self.base, rows)), tuple(attempts))
 
 
-def built_of(probe: Probe, hypothesis: Hypothesis) -> Drafter | None:
+Built = tuple[Hypothesis, Drafter]
+
+
+def _built(probe: Probe, hypothesis: Hypothesis) -> Drafter | None:
     """None where the files lack what its wiring needs."""
     try:
         return probe.under(hypothesis.wiring)
     except AuditError:
         return None
+
+
+def _ahead(probe: Probe, built: Sequence[Built]) -> list[Built]:
+    """Those whose KL is not far above the declared wiring's on the first prompts, or whose accept_len not far below."""
+    base, *others = probe.scores([probe.under(probe.declared), *(drafter for _, drafter in built)], (0,))
+    kl, accepted = mean_of(base.kl[0]) or 0.0, mean_of(base.accepted) or 0.0
+    near = [
+        (mean_of(score.kl[0]) or math.inf) <= FAR_KL * kl or (mean_of(score.accepted) or 0.0) >= accepted - FAR_ACCEPTED
+        for score in others
+    ]
+    return [each for each, kept in zip(built, near, strict=True) if kept]
 
 
 def at(score: Score, rows: Rows) -> Score:

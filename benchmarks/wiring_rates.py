@@ -42,9 +42,9 @@ from tests.planted import TINY, planted
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PROMPTS = Path(__file__).resolve().parents[1] / "tests/data/prompts/held_out.jsonl"
 LONGEST = 128
-FAULTS = ("ids -1", "slot 0 +1", "slot 0 -1", "no last norm")
-"""One that costs much, two that cost little, and one that costs nothing: it changes how sure the drafter is, and hardly
-what it drafts."""
+FAULTS = ("ids -1", "slot 0 +1", "slot 0 -1", "theta 15000", "no last norm")
+"""From what costs much to what hardly costs; the last costs nothing: it changes how sure the drafter is, not what it
+drafts."""
 POSITIONS = (100, 250, 500, 1000, 2000, 4000)
 
 
@@ -124,7 +124,7 @@ def measure(recording: Recording, folder: Path, plan: Plan) -> dict[str, Any]:
     for place, fault in enumerate(plan.faults):
         where = folder / str(place)
         where.mkdir()
-        faulty = planted(where, fault, also={"slot 0 -1": _slot_0_back})
+        faulty = planted(where, fault, also=MILD)
         rates += rates_of(fault, Scored.of(faulty, recording), whole.probe.declared, plan)
     return {
         "plan": asdict(plan),
@@ -137,6 +137,15 @@ def measure(recording: Recording, folder: Path, plan: Plan) -> dict[str, Any]:
 
 def _slot_0_back(config: dict[str, Any], _: Mapping[str, object]) -> None:
     config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = [0, 5, 8]
+
+
+def _half_as_much_again(config: dict[str, Any], _: Mapping[str, object]) -> None:
+    """Its gain is not far above the least that is blamed."""
+    config["rope_parameters"]["rope_theta"] = 15_000.0
+
+
+MILD = {"slot 0 -1": _slot_0_back, "theta 15000": _half_as_much_again}
+"""Beside those of tests/planted.py."""
 
 
 def rates_of(fault: str, scored: Scored, truth: Wiring, plan: Plan) -> Iterator[Rate]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, HEIGHT, LEFT, TOP = 640, 300, 60, 30
-_COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00")
+_COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00", "#555555")
 _TEXT = 'font-family="sans-serif" font-size="12"'
 
 
