@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,17 +124,28 @@ def test_an_interval_over_few_prompts_misses_what_is_rare() -> None:
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, object]:
-    found: dict[str, object] = json.loads((DOCS / "wiring_rates.json").read_text())
+def measured() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / "wiring_rates.json").read_text())
     return found
 
 
-def test_the_page_shows_what_was_measured(measured: dict[str, object]) -> None:
+def test_the_page_shows_what_was_measured(measured: dict[str, Any]) -> None:
     """Written by `python -m benchmarks.wiring_rates`."""
     _, _, page = (DOCS / "wiring.md").read_text().partition("\n### How sure\n")
     for told in (rate_table(measured), alarm_line(measured), miss_table(measured)):
         assert told in page
 
 
-def test_the_plots_show_what_was_measured(measured: dict[str, object]) -> None:
+def test_what_the_page_concludes_is_in_the_figures(measured: dict[str, Any]) -> None:
+    beyond = max(each["ours_beyond"] / each["draws"] for each in measured["misses"] if each["prompts"] >= 8)
+    page = (DOCS / "wiring.md").read_text()
+    assert f"a larger gain\nthan the true one was claimed in at most {beyond:.1%} of the draws" in page
+    assert f"zero\nblamed is a rate of at most {at_most(0, measured['plan']['seeds']):.1%}" in page
+    blamed = [rate for rate in measured["rates"] if rate["fault"] != "none"]
+    for rule in ("kl", "accept_len"):
+        assert sum(rate[rule] - rate[f"{rule}_named"] for rate in blamed) == 1
+    assert not any(rate["kl"] for rate in measured["rates"] if rate["fault"] == "none")
+
+
+def test_the_plots_show_what_was_measured(measured: dict[str, Any]) -> None:
     assert {name: (DOCS / name).read_text() for name in plots(measured)} == plots(measured)
