@@ -43,12 +43,13 @@ lint: $(READY) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure start-up, reading a large target, network, taps and decoding, against bounds
+bench: $(READY) ## Measure start-up, reading a large target, network, taps, decoding and the wiring check, against bounds
 	$(PY) -m benchmarks.startup
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps
 	$(PY) -m benchmarks.decode
+	$(PY) -m benchmarks.wiring
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
