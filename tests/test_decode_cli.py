@@ -200,6 +200,16 @@ def test_notes_on_prompts_and_the_tie_stand_in_the_result(read: Any, tmp_path: P
     assert told["timing"]["prefill_s"] > 0
 
 
+def test_a_recording_keeps_the_notes_and_every_replay_repeats_them(audit: Audit, read: Any, tmp_path: Path) -> None:
+    rows = '{"turns": ["Write the word yes.", "And now?"]}\n' + HELD_OUT.read_text().splitlines()[0]
+    (tmp_path / "turns.jsonl").write_text(rows)
+    rec = made(str(tmp_path / "turns.jsonl"), tmp_path / "rec")
+    for command in ("decode", "sweep"):
+        assert any("the first alone is asked" in note for note in read(command, "tiny", "--recording", rec)["notes"])
+    (note,) = json.loads((tmp_path / "rec/manifest.json").read_text())["notes"]
+    assert note in read("decode", "tiny", "--recording", rec)["notes"]
+
+
 def test_half_sized_logits_have_wider_ties_and_no_promise(audit: Audit, prompts: str, tmp_path: Path) -> None:
     folder = made(prompts, tmp_path / "rec", "--dtype", "bfloat16")
     out = " ".join(audit("decode", "tiny", "--recording", folder)[1].split())
@@ -221,6 +231,18 @@ def test_token_ids_pass_no_chat_template(audit: Audit, tmp_path: Path) -> None:
     out = " ".join(shown.split())
     assert "as token ids" in out
     assert "with the chat template" not in out
+
+
+def test_bare_text_that_the_target_ends_at_once_is_told(audit: Audit, tmp_path: Path) -> None:
+    """The reference target answers what passes its chat template, and to most else says its end token."""
+    prompts = str(tmp_path / "prompts.jsonl")
+    Path(prompts).write_text("".join(HELD_OUT.read_text().splitlines(keepends=True)[:2]))
+    rec = made(prompts, tmp_path / "rec", "--raw")
+    for how in (("decode", "tiny", "--prompts", prompts, "--raw"), ("sweep", "tiny", "--recording", rec)):
+        code, out, err = audit(*how)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert "bare text that the target ends at once, leave --raw out" in err
+    assert "record longer answers, without --raw" in audit("wiring", "tiny", "--recording", rec)[2]
 
 
 def test_neither_target_nor_recording(audit: Audit, tmp_path: Path) -> None:

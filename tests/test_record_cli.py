@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(
     assert told in err
     assert err.splitlines()[-1].startswith("error: ")
     assert not (tmp_path / "rec").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--boundaries", "few"), "no list of boundaries"),
+        (("--boundaries", "0,9"), "name some of 0..4"),
+        (("--max-new-tokens", "120"), "do not fit the target's 128 positions"),
+    ],
+)
+def test_what_the_config_forbids_is_told_before_weights_are_read(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], told: str
+) -> None:
+    """Of a target whose weights cannot be read: reading them would be the error."""
+    shutil.copytree(here / "target", tmp_path / "target")
+    (tmp_path / "target" / "model.safetensors").write_bytes(b"")
+    asked = command(here, tmp_path / "rec", "--target", str(tmp_path / "target"))
+    assert main(asked) == EXIT_NOT_MEASURED
+    assert told not in capsys.readouterr().err
+    assert main([*asked, *more]) in (EXIT_USAGE, EXIT_NOT_MEASURED)
+    assert told in capsys.readouterr().err
 
 
 def test_two_ranks_record_what_one_process_records(

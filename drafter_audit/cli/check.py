@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from drafter_audit.cli.check_options import bar_options
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.facts.project import CheckEntry
 from drafter_audit.ranks import Rank
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 @bar_options
 @click.option("--update-baseline", is_flag=True, help="Store what is measured as the new baseline.")
 @click.option("--force", is_flag=True, help="With --update-baseline: also an accept_len below 1.2.")
-@prompt_options
 @answer_options
 @target_options
 @offline_option
@@ -50,12 +49,7 @@ def check(
     bars: CheckEntry,
     update_baseline: bool,
     force: bool,
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
     style: str,
     output: str | None,
@@ -80,9 +74,10 @@ def check(
         _init(config)
         return
     file = _file(config)
-    bars = replace(bars, **_given(context, {"prompts": prompts, "max_new_tokens": max_new_tokens}))
+    told = {"prompts": answers.prompts, "max_new_tokens": answers.max_new_tokens}
+    bars = replace(bars, **_given(context, told))
     jobs = jobs_of(file, Given(drafters, target.ref, recording, bars, update_baseline, force))
-    answering = Answering(target, raw, thinking, temperature, seed)
+    answering = Answering(target, answers)
     descriptor = channel()
     if descriptor is not None:
         _measure(jobs, answering, descriptor)

@@ -6,7 +6,7 @@ import click
 
 from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.recording_options import (
     Recorded,
     only_with_a_target,
@@ -37,7 +37,6 @@ from drafter_audit.cli.target_options import TargetOptions, target_options
     multiple=True,
     help="Also say what an accept_len of X would be worth, at the cycle that was measured. With --target only.",
 )
-@prompt_options
 @answer_options
 @target_options
 @offline_option
@@ -51,12 +50,7 @@ def decode(
     topk: int,
     num_draft_tokens: int | None,
     what_if: tuple[float, ...],
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
     style: str,
     output: str | None,
@@ -74,10 +68,9 @@ def decode(
     drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
     """
     from drafter_audit.cli.measured import end_unmeasured
-    from drafter_audit.cli.ran import Asked, ran
+    from drafter_audit.cli.ran import ran
     from drafter_audit.decode.outcome import replay_result
     from drafter_audit.decode.result import DecodeResults
-    from drafter_audit.decode.settings import Settings
     from drafter_audit.measure.costs import check_reachable
     from drafter_audit.report.decode_view import decode_document
     from drafter_audit.report.sink import emit
@@ -92,7 +85,6 @@ def decode(
         results = DecodeResults(tuple(replay_result(run) for run in runs))
     else:
         only_with_dumps(context)
-        settings = Settings(steps, max_new_tokens, temperature, seed)
-        results = DecodeResults(ran(drafters, target, Asked(prompts, raw, thinking, settings), what_if))
+        results = DecodeResults(ran(drafters, target, answers, answers.settings(steps), what_if))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 
 
@@ -44,7 +44,6 @@ from drafter_audit.cli.target_options import TargetOptions, target_options
     show_default=True,
     help="Tokens to say beyond each answer: the most steps that can be replayed.",
 )
-@prompt_options
 @answer_options
 @target_options
 @offline_option
@@ -57,12 +56,7 @@ def record(
     boundaries: str,
     all_tokens: int | None,
     lookahead: int,
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
     style: str,
 ) -> None:
@@ -75,19 +69,17 @@ def record(
     drafter-audit record ./ours --target moonshotai/Kimi-K2.5 --prompts prompts.jsonl -o rec/
     drafter-audit record --target ./target --boundaries all -o rec/
     """
-    from drafter_audit.cli.recorded import Answers, States, recorded
+    from drafter_audit.cli.recorded import States, recorded
     from drafter_audit.recording.open import open_recording
     from drafter_audit.report.record_view import record_document, record_remarks, record_result
     from drafter_audit.report.sink import emit, tell
 
-    asked = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     states = States(boundaries, _states_of_all(boundaries, all_tokens), lookahead)
-    made = recorded(drafters, folder, target, asked, states, context.obj)
+    made = recorded(drafters, folder, target, answers, states, context.obj)
     if made.target.ranks.first:
         recording = open_recording(folder)
-        result = record_result(recording) | {"notes": list(made.notes)}
-        emit(record_document(recording), result, style=style, output=None, command=context.obj)
-        for remark in (*made.notes, *record_remarks(recording)):
+        emit(record_document(recording), record_result(recording), style=style, output=None, command=context.obj)
+        for remark in record_remarks(recording):
             tell(remark)
 
 

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drafter_audit.cli.prompt_options import asked_of
+from drafter_audit.cli.prompt_options import Answers, asked_of
 from drafter_audit.cli.target_options import TargetOptions, target_of
 
 if TYPE_CHECKING:
     from drafter_audit.model.target.model import TargetModel
     from drafter_audit.prompts.prompt import TokenPrompt
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What --prompts, --raw, --thinking, --max-new-tokens, --temperature and --seed ask for."""
-
-    prompts: str
-    raw: bool
-    thinking: bool | None
-    max_new_tokens: int
-    temperature: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -38,18 +26,17 @@ class States:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The target that answered, what it was given, and what a reader should know of both."""
+    """The target that answered, and what it was given."""
 
     target: TargetModel
     given: tuple[TokenPrompt, ...]
-    notes: tuple[str, ...]
 
 
 def recorded(
     drafters: Sequence[str],
     folder: Path,
     target: TargetOptions,
-    asked: Answers,
+    answers: Answers,
     states: States,
     command: Sequence[str],
 ) -> Recorded:
@@ -67,48 +54,31 @@ def recorded(
     from drafter_audit.report.numbers import size
     from drafter_audit.report.sink import tell
 
-    prompt_set = read_prompts(asked.prompts)
-    settings = Settings(
-        (),
-        max_new_tokens=asked.max_new_tokens,
-        temperature=asked.temperature,
-        seed=asked.seed,
-        all_tokens=states.all_tokens,
-        lookahead=states.lookahead,
-    )
-    check_folder(
-        folder,
-        prompts_sha256=prompt_set.sha256,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        all_tokens=settings.all_tokens,
-        lookahead=settings.lookahead,
-    )
+    prompt_set = read_prompts(answers.prompts)
+    how = {
+        "max_new_tokens": answers.max_new_tokens,
+        "temperature": answers.temperature,
+        "seed": answers.seed,
+        "all_tokens": states.all_tokens,
+        "lookahead": states.lookahead,
+    }
+    check_folder(folder, prompts_sha256=prompt_set.sha256, thinking=answers.thinking, raw=answers.raw, **how)
     specs = [open_drafter(ref) for ref in drafters]
-    found = asked_of(
-        target,
-        target.ref or target_of(specs),
-        prompt_set,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        max_new_tokens=asked.max_new_tokens,
-        lookahead=states.lookahead,
-    )
-    model, tokenizer, given = found.target, found.tokenizer, found.given
-    settings = replace(settings, boundaries=boundaries_kept(states.boundaries, specs, model.num_layers))
+    asked = asked_of(target, target.ref or target_of(specs), prompt_set, answers, states.lookahead)
+    tokenizer, given = asked.tokenizer, asked.given
+    settings = Settings(boundaries_kept(states.boundaries, specs, asked.sizes.num_layers), **how)  # type: ignore[arg-type]
+    model = target.load(asked.sizes.ref)
     origin = Origin(
         prompts_name=prompt_set.name,
         prompts_sha256=prompt_set.sha256,
-        thinking=asked.thinking,
-        raw=asked.raw,
+        thinking=answers.thinking,
+        raw=answers.raw,
         tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
-        template_sha256=None if tokenizer is None or asked.raw else tokenizer.template_sha256,
+        template_sha256=None if tokenizer is None or answers.raw else tokenizer.template_sha256,
+        notes=asked.notes,
         command=("drafter-audit", *command),
     )
     tell(f"the recording takes up to {size(largest(model, given, settings))}, where every answer hits the cap")
     with watch_prompts("Recording", len(given)) as watch:
         record(model, given, folder, settings, origin, watch)
-    return Recorded(model, given, found.notes)
+    return Recorded(model, given)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from drafter_audit.cli.options import gathered
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from drafter_audit.decode.replay import ReplayRun
     from drafter_audit.recording.recording import Recording
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -30,23 +28,11 @@ class Recorded:
     match: str | None
 
 
-def recording_option(*, multiple: bool) -> Callable[[Command], Callable[..., object]]:
+def recording_option(*, multiple: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--recording, --boundaries and --match, as one argument `recorded: Recorded`; with `multiple` several folders, or
     none."""
 
-    def added(command: Command) -> Callable[..., object]:
-        @wraps(command)
-        def gathered(*arguments: object, **given: object) -> object:
-            folders, boundaries, match = (given.pop(name) for name in ("recording", "boundaries", "match"))
-            named = folders if isinstance(folders, tuple) else (folders,)
-            return command(*arguments, recorded=Recorded(named, boundaries, match), **given)  # type: ignore[arg-type]
-
-        wrapped: Callable[..., object] = gathered
-        for option in reversed(_options(multiple)):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return added
+    return lambda command: gathered(command, Recorded, "recorded", _options(multiple))
 
 
 def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
@@ -54,10 +40,12 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
     return (
         click.option(
             "--recording",
+            "folders",
             metavar="DIR",
             type=click.Path(),
             multiple=multiple,
             required=not multiple,
+            callback=_several,
             help="A recording of the target, made by `record`: the drafter is replayed on it, no target is run. Or "
             f"states that vLLM, speculators or SpecForge dumped.{several}",
         ),
@@ -74,6 +62,10 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
             help="Of dumps: find that out, by a recording of a text that was dumped.",
         ),
     )
+
+
+def _several(_: click.Context, __: click.Parameter, named: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (named,) if isinstance(named, str) else named
 
 
 def _boundaries(context: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:

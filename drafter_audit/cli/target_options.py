@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from drafter_audit.cli.options import complete_reference
+from drafter_audit.cli.options import complete_reference, gathered
 from drafter_audit.errors import UsageError
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
@@ -58,16 +59,8 @@ def target_of(specs: Sequence[DrafterSpec], mend: str = "name the target's repos
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--target and how to load it. The command gets all of them as one `target: TargetOptions`."""
-
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(TargetOptions)}
-        return command(*arguments, target=TargetOptions(**options), **given)
-
-    for option in reversed(_OPTIONS):
-        gathered = option(gathered)
-    return gathered
+    """--target and how to load it, as one argument `target: TargetOptions`."""
+    return gathered(command, TargetOptions, "target", _OPTIONS)
 
 
 def runs_target(command: click.Command | None, arguments: Sequence[str]) -> bool:
@@ -92,6 +85,14 @@ def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapp
     if not isinstance(held, dict) or not held or not all(isinstance(device, str | int) for device in held.values()):
         raise UsageError("no device map", f"--device-map {given}", mend)
     return held
+
+
+def _ranks_alone(context: click.Context, param: click.Parameter, seconds: int) -> int:
+    """Raises UsageError where one process, which waits for nobody, is told how long to wait."""
+    if Rank.here().size == 1 and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+        mend = "start it as torchrun --nproc-per-node N -m drafter_audit ..., or leave it out"
+        raise UsageError("one process waits for no other rank", "--rank-timeout", mend)
+    return seconds
 
 
 _OPTIONS = (
@@ -123,6 +124,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         default=1800,
         show_default=True,
+        callback=_ranks_alone,
         help="Under torchrun, how long a rank waits for the others.",
     ),
 )

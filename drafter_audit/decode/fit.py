@@ -11,12 +11,13 @@ from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.target.model import TargetModel
+from drafter_audit.model.target.sizes import TargetSizes
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt
 
 
-def informed(spec: DrafterSpec, by: Manifest | TargetModel) -> DrafterSpec:
-    """`spec`, read again with the sizes of a recorded or a loaded target where its files do not lead to the target's
+def informed(spec: DrafterSpec, by: Manifest | TargetModel | TargetSizes) -> DrafterSpec:
+    """`spec`, read again with the sizes of a recorded or a running target where its files do not lead to the target's
     own: what layer ids mean depends on the number of layers."""
     if spec.target.num_layers is not None:
         return spec

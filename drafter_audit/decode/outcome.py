@@ -11,7 +11,8 @@ from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import named_target
-from drafter_audit.measure.acceptance import Acceptance
+from drafter_audit.errors import AuditError
+from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.costs import Costs
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import PromptSet
@@ -64,7 +65,7 @@ def replay_result(run: ReplayRun) -> DecodeResult:
     """Raises AuditError where no answer took a round."""
     return DecodeResult(
         replayed_with(run),
-        Acceptance.pooled(run.counts(), steps=run.steps),
+        pooled(run.counts(), run.steps, raw=run.manifest.raw),
         coverage=run.coverage,
         ties=run.ties(),
         notes=tuple(replay_notes(run)),
@@ -75,7 +76,7 @@ def live_result(
     run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = (), notes: Sequence[str] = ()
 ) -> DecodeResult:
     """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
-    acceptance = Acceptance.pooled(run.counts, steps=steps)
+    acceptance = pooled(run.counts, steps, raw=provenance.raw)
     epsilon = run.lossless.epsilon if run.lossless else 0.0
     return DecodeResult(
         provenance,
@@ -88,6 +89,14 @@ def live_result(
         what_if=tuple(what_if),
         notes=tuple(notes),
     )
+
+
+def pooled(counts: Sequence[PromptCounts], steps: int, *, raw: bool) -> Acceptance:
+    """Of all rounds. Raises AuditError where no answer took one, which bare text brings about in a chat model."""
+    if raw and counts and not any(each.rounds for each in counts):
+        what, where = "no round was run, so there is no accept_len", "bare text that the target ends at once"
+        raise AuditError(what, where, "leave --raw out, so that it passes the chat template, or give other prompts")
+    return Acceptance.pooled(counts, steps=steps)
 
 
 def replay_notes(run: ReplayRun) -> Iterator[str]:
@@ -107,7 +116,7 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
             f"recorded in {told.dtype}, replayed in {run.dtype}: the live loop rounds otherwise and may count a little "
             "otherwise; where both are float32 it counts the same, but for ties"
         )
-    yield from run.notes
+    yield from (*told.notes, *run.notes)
     close = run.close_drafts()
     if close:
         below = tie_below(run.dtype)

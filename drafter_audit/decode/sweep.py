@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from drafter_audit.decode.outcome import replay_notes, replayed_with
+from drafter_audit.decode.outcome import pooled, replay_notes, replayed_with
 from drafter_audit.decode.replay import ReplayRun
 from drafter_audit.decode.sweep_result import SweepResult
 from drafter_audit.errors import UsageError
@@ -20,7 +20,7 @@ def sweep_result(
     """`run` at each of the rising `steps`, none above its own. Raises AuditError where no answer took a round."""
     return SweepResult(
         replayed_with(run),
-        tuple(Acceptance.pooled(run.counts(count), steps=count) for count in steps),
+        tuple(pooled(run.counts(count), count, raw=run.manifest.raw) for count in steps),
         ceilings=tuple(Acceptance.pooled(run.ceiling(count), steps=count).accept_len for count in steps),
         costs=costs,
         costs_from=costs_from,

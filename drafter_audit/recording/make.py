@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 
 from drafter_audit import __version__
-from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES, parse_config
-from drafter_audit.drafter.config_view import ConfigView
-from drafter_audit.drafter.target import quantization_label
+from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES
+from drafter_audit.drafter.target import describe_target
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.taps import checked_boundaries
 from drafter_audit.prompts.limits import check_prompts
@@ -33,7 +32,8 @@ _LIBRARIES = ("torch", "transformers", "safetensors")
 @dataclass(frozen=True)
 class Origin:
     """Where the prompts come from and how they became tokens; `prompts_sha256` is over the bytes of their file, None
-    where there is none: the tokens' own then stands for it. `command` is what was called."""
+    where there is none: the tokens' own then stands for it. `notes` say what of them a reader must know, `command` what
+    was called."""
 
     prompts_name: str = "tokens"
     prompts_sha256: str | None = None
@@ -41,6 +41,7 @@ class Origin:
     raw: bool = False
     tokenizer_sha256: str | None = None
     template_sha256: str | None = None
+    notes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
 
@@ -104,7 +105,8 @@ def _seed(seed: int, index: int) -> int:
 
 def describe(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings, origin: Origin) -> Manifest:
     """The manifest of the recording that `record` makes."""
-    config = open_source(target.ref).read("config.json", limit=MAX_CONFIG_BYTES)
+    source = open_source(target.ref)
+    config = source.read("config.json", limit=MAX_CONFIG_BYTES)
     tokens = hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
     return Manifest(
         target=target.ref,
@@ -127,7 +129,7 @@ def describe(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Sett
         tokens_sha256=tokens,
         thinking=origin.thinking,
         raw=origin.raw,
-        quantization=quantization_label(ConfigView(parse_config(config, target.ref), target.ref)),
+        quantization=describe_target(source, ref=target.ref, said_by=None).quantization,
         config_sha256=hashlib.sha256(config).hexdigest(),
         tokenizer_sha256=origin.tokenizer_sha256,
         template_sha256=origin.template_sha256,
@@ -135,5 +137,6 @@ def describe(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Sett
         ranks=target.ranks.size,
         tool_version=__version__,
         libraries={name: version(name) for name in _LIBRARIES},
+        notes=(*origin.notes, *target.notes),
         command=origin.command,
     )

@@ -15,8 +15,11 @@ SCHEMA_VERSION = 1
 Status = Literal["in progress", "finished"]
 T = TypeVar("T")
 
-_FREE = ("command", "answers")
+_FREE = ("command", "answers", "notes")
 """Fields that a run that goes on with a recording need not share with the one that began it."""
+
+_ADDED: Mapping[str, Any] = {"notes": []}
+"""Fields that the first recordings lack, and what those are read with."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Manifest:
 
     `boundaries` are those that every prompt has; the first prompts have all, until they hold `all_tokens` states.
     `prompts_sha256` is over the bytes of the prompt file, `tokens_sha256` over what the target was given. `thinking` is
-    None where nobody chose. `libraries` maps names to versions. `answers` are complete once the recording is finished.
+    None where nobody chose. `libraries` maps names to versions. `notes` say what a reader must know of prompts,
+    tokenizer and target. `answers` are complete once the recording is finished.
     """
 
     target: str
@@ -72,6 +76,7 @@ class Manifest:
     tool_version: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
 
     def differences(self, other: Manifest) -> Iterator[tuple[str, object, object]]:
@@ -104,7 +109,7 @@ def from_text(text: str | bytes, where: str) -> tuple[Manifest, Status]:
     if not isinstance(answers, list):
         raise RecordingError("no list of answers", where, _MEND)
     made = tuple(filled(Answer, each, where) for each in answers)
-    return filled(Manifest, {**raw, "answers": made}, where), status
+    return filled(Manifest, {**_ADDED, **raw, "answers": made}, where), status
 
 
 _MEND = "the manifest is damaged: restore it, or record anew"

@@ -48,11 +48,13 @@ def record_result(recording: Recording) -> dict[str, Any]:
             }
             for answer in answers
         ],
+        "notes": list(manifest.notes),
     }
 
 
 def record_remarks(recording: Recording) -> Iterator[str]:
-    """What of the answers a reader must know before replaying them."""
+    """What of prompts, target and answers a reader must know before replaying them."""
+    yield from recording.manifest.notes
     why = why_not_measured(recording.manifest.answers)
     if why is not None:
         yield f"{why}: raise --max-new-tokens, or choose other prompts; a replay of these ends with exit code 3"

@@ -109,8 +109,8 @@ class Corpus:
         answers = recording.manifest.answers
         halves = _halves(answers)
         if not any(halves):
-            where = str(recording.folder)
-            raise RecordingError("no answer is longer than one token", where, "record longer answers")
+            mend = "record longer answers" + (", without --raw" if recording.manifest.raw else "")
+            raise RecordingError("no answer is longer than one token", str(recording.folder), mend)
         race = _race(answers, halves[0])
         rest = tuple(place for place in halves[0] if place not in race)
         groups = (race, rest, halves[1])
