@@ -91,7 +91,7 @@ def test_what_is_not_measured_is_told_on_the_bars_line(job: Runner) -> None:
     assert (ran.code, ran.outputs["verdict"], ran.outputs["passed"]) == (3, "unmeasured", "false")
     ((where, message),) = ran.annotations("warning")
     assert (where["file"], where["line"]) == ("bars.toml", "6")
-    assert message.startswith("./ours: no such ")
+    assert "gone" in message
     assert ran.annotations("error") == []
 
 
@@ -126,7 +126,7 @@ def test_no_text_of_a_checkpoint_is_a_command_or_a_cell(job: Runner, shown: str)
         assert (shown == "unreadable") == ("::add-mask::b" in message)
     (row,) = cells(ran.summary)[1:]
     assert (row[0], row[1], len(row)) == (f"./{HOSTILE}", "lint", 6)
-    assert (shown == "unreadable") == ("<img src=x> https://x.org" in row[5])
+    assert (shown == "unreadable") == ("<img src=x> https:" in row[5])
 
 
 @pytest.mark.parametrize("given", [{"drafter": "$(touch x)`touch x`"}, {"target": "';touch x;'"}, {"config": "--help"},
