@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from drafter_audit.check.row import Row, Stage
+from drafter_audit.engines import read_releases
 from drafter_audit.errors import UsageError
 from drafter_audit.facts import project
 from drafter_audit.facts.project import NO_BARS, CheckEntry, DrafterEntry, ProjectFile
@@ -114,6 +115,8 @@ def jobs_of(file: ProjectFile | None, given: Given) -> tuple[Job, ...]:
     top = file.check if file is not None else NO_BARS
     here = file.path.parent if file is not None else Path()
     jobs = tuple(_job(name, entry, given, top, here) for name, entry in entries)
+    if given.force and not given.update:
+        raise UsageError("--force without --update-baseline", "drafter-audit check", "give both, or neither")
     for job in jobs:
         _check_bars(job)
     if len({job.name for job in jobs}) < len(jobs):
@@ -143,6 +146,7 @@ def _job(name: str, entry: DrafterEntry | None, given: Given, top: CheckEntry, h
 def _check_bars(job: Job) -> None:
     """Raises UsageError for bars that ask for what cannot be."""
     bars = job.bars
+    read_releases(bars.engines or ())
     if (bars.same_architecture or bars.same_parameters) and bars.reference is None:
         raise UsageError("the same as which drafter is not said", job.where, "name it: reference, --reference")
     if bars.reference is not None and not (bars.same_architecture or bars.same_parameters):

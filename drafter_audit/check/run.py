@@ -53,17 +53,20 @@ class Run:
 
 
 def attempted(rows: Sequence[Row], make: Callable[[], Iterable[Told]]) -> Iterator[Told]:
-    """What `make` gives. Where it fails, those of `rows` that it has not given are unmeasured, and say why."""
+    """What `make` gives. Where it fails, those of `rows` that it has not given are unmeasured, and say why.
+
+    Raises RankError once that is told: the ranks no longer do the same.
+    """
     given = set()
     try:
         for told in make():
             given.add(told.check if isinstance(told, Row) else None)
             yield told
-    except RankError:
-        raise
     except Exception as error:
         why = _why(error)
         yield from (row.unmeasured(why) for row in rows if row.check not in given)
+        if isinstance(error, RankError):
+            raise
 
 
 def _why(error: Exception) -> str:

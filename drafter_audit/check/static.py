@@ -27,6 +27,9 @@ def linted(job: Job, row: Row) -> Row:
             raise
         return replace(row, outcome="fail", observed="unreadable", reason=str(error))
     grave = tuple(finding for finding in found.findings if _as_grave(finding, job.fail_on))
+    if not found.spec.is_drafter:
+        told = f"{found.spec.kind.name}: {found.spec.kind.reason}"
+        return replace(row, outcome="fail", observed="no drafter", reason=f"{_no_drafter(found)}: {told}")
     counts = {each: sum(f.severity == each for f in found.findings) for each in SEVERITIES}
     details = {
         "findings": [finding.to_dict() for finding in grave],
@@ -37,6 +40,12 @@ def linted(job: Job, row: Row) -> Row:
     reason = _told(grave) if grave else f"no finding of severity {row.bound} or graver"
     reason = "; ".join((reason, *note))
     return replace(row, outcome="fail" if grave else "pass", observed=observed, reason=reason, details=details)
+
+
+def _no_drafter(found: Lint) -> str:
+    """A gate for drafters lets nothing else through, be there a finding on it or none."""
+    codes = [finding.code for finding in found.findings if finding.code in ("KIND-UNKNOWN", "NOT-A-DRAFTER")]
+    return ", ".join((*codes, "not known to be a drafter"))
 
 
 def _lint(job: Job) -> tuple[Lint, tuple[str, ...]]:

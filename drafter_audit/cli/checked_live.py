@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,8 @@ from drafter_audit.cli.prompt_options import Answers
 from drafter_audit.cli.ran import Loaded, asked_for, planned_for
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.drafter.open import open_drafter
+from drafter_audit.errors import AuditError, RankError
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.check.job import Job
@@ -36,8 +40,9 @@ class Answering:
         answers = replace(self.answers, prompts=prompts, max_new_tokens=longest)
         target = replace(self.target, ref=job.target or open_drafter(job.ref).target.ref)
         settings = answers.settings(job.steps, plain=False)
-        loaded = self._loaded(job, target, answers, settings)
-        result = loaded.decoded(planned_for(job.ref, loaded.asked, target), settings, target.dtype)
+        with _all_or_none():
+            loaded = self._loaded(job, target, answers, settings)
+            result = loaded.decoded(planned_for(job.ref, loaded.asked, target), settings, target.dtype)
         return result, of_live(result, _told(loaded))
 
     def _loaded(self, job: Job, target: TargetOptions, answers: Answers, settings: Settings) -> Loaded:
@@ -47,6 +52,17 @@ class Answering:
             ref, asked = asked_for([job.ref], target, answers, settings)
             self._held = (key, Loaded(target.load(ref), asked, answers))
         return self._held[1]
+
+
+@contextmanager
+def _all_or_none() -> Iterator[None]:
+    """What fails on one rank, as for memory, may not fail on the others, which then wait for it: all must end."""
+    try:
+        yield
+    except AuditError as error:
+        if Rank.here().size == 1:
+            raise
+        raise RankError(error.what, error.where, error.mend) from error
 
 
 def _told(loaded: Loaded) -> dict[str, object]:

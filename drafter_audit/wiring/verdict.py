@@ -69,7 +69,7 @@ def _damaged(evidence: Evidence) -> Iterator[str]:
     yield from (_not_the_trained(fault) for fault in found.faults if fault.costs and _replaced(fault))
     if profile is not None and (led := _led_astray(profile)):
         yield led
-    if not found.faults and found.best.accept_len <= CHANCE:
+    if not any(fault.costs for fault in found.faults) and found.best.accept_len <= CHANCE:
         control = f"the control with permuted head rows has {found.control.accept_len:.3f}"
         yield f"it drafts at chance: accept_len {found.best.accept_len:.3f}, {control}, and no wiring tried does better"
         yield from evidence.suspected
