@@ -196,8 +196,7 @@ def _append(file: Path, text: str) -> None:
 
 
 def _say(command: str) -> None:
-    """On stderr, as all talk is: stdout is the result."""
-    sys.stdout.flush()
+    """On stderr, as all talk is. The result that stdout holds by then was flushed by the sink."""
     sys.stderr.write(f"{command}\n")
     sys.stderr.flush()
 
