@@ -139,7 +139,8 @@ def _at_fault(row: Row, place: Path | None, workspace: Path) -> Iterator[Annotat
         else:
             yield _of(row, f"{finding['code']}: {finding['what']}", name, 1)
     fix = (row.details.get("wiring") or row.details).get("fix_keys", ())
-    yield from (_of(row, row.reason, name, line) for line in sorted({key_line(text, _keys(key)) for key in fix}))
+    lines = {key_line(text, _keys(key)) for key in fix}
+    yield from (_of(row, row.reason, name, line) for line in sorted(lines - {1} or lines))  # 1: of a key to be added
 
 
 def _keys(key: str | None) -> list[str]:
