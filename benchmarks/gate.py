@@ -13,18 +13,18 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.bars import standing
-from drafter_audit.measure.bootstrap import accept_len_difference, accept_len_interval
+from drafter_audit.measure.bootstrap import Interval, accept_len_difference, accept_len_interval
 
 STEPS = 3
 DRAWS = 1000
-PROMPTS = (8, 12, 24, 48, 96)
+PROMPTS = (8, 12, 24, 48)
 ABOVE = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 """The truth less the bar, in tokens a round."""
 
@@ -50,36 +50,39 @@ def made_up(prompts: int, seed: int = 0) -> list[PromptCounts]:
     return made
 
 
-def against_a_bar(population: Sequence[PromptCounts], prompts: int, above: float, draws: int, seed: int = 0) -> Rates:
-    """`prompts` drawn `draws` times from a population whose accept_len lies `above` the bar."""
-    bar = Acceptance.pooled(population, steps=STEPS).accept_len - above
-    found: Counter[str] = Counter()
-    for drawn in _drawn(len(population), prompts, draws, seed):
-        acceptance = _pooled(population, drawn)
-        place = standing(acceptance.accept_len, accept_len_interval(acceptance), bar, prompts).place
-        found[place] += 1
-    return Rates(found["above"] / draws, found["below"] / draws, found["unsure"] / draws)
+@dataclass(frozen=True)
+class Draws:
+    """A figure and its interval for each draw of `prompts`: what a bar is held to."""
+
+    prompts: int
+    figures: tuple[tuple[float, Interval | None], ...]
+
+    def held_to(self, bar: float) -> Rates:
+        found = Counter(standing(figure, within, bar, self.prompts).place for figure, within in self.figures)
+        return Rates(*(found[place] / len(self.figures) for place in ("above", "below", "unsure")))
 
 
-def against_a_baseline(
-    before: Sequence[PromptCounts], after: Sequence[PromptCounts], prompts: int, allowed: float, draws: int
-) -> Rates:
-    """The same prompts before and after, drawn together; a loss of `allowed` passes."""
-    found: Counter[str] = Counter()
-    for drawn in _drawn(len(before), prompts, draws, 0):
-        lost = accept_len_difference(_pooled(before, drawn), _pooled(after, drawn))
-        found[standing(lost.difference, lost.interval, -allowed, prompts).place] += 1
-    return Rates(found["above"] / draws, found["below"] / draws, found["unsure"] / draws)
+def of_figure(population: Sequence[PromptCounts], prompts: int, draws: int) -> Draws:
+    """accept_len of prompts drawn from a population."""
+    drawn = [_pooled(population, each) for each in _drawn(len(population), prompts, draws)]
+    return Draws(prompts, tuple((each.accept_len, accept_len_interval(each)) for each in drawn))
 
 
-def _drawn(population: int, prompts: int, draws: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, population, (draws, prompts))
+def of_change(before: Sequence[PromptCounts], after: Sequence[PromptCounts], prompts: int, draws: int) -> Draws:
+    """accept_len after less before, of the same prompts, drawn together."""
+    found = []
+    for drawn in _drawn(len(before), prompts, draws):
+        change = accept_len_difference(_pooled(before, drawn), _pooled(after, drawn))
+        found.append((change.difference, change.interval))
+    return Draws(prompts, tuple(found))
+
+
+def _drawn(population: int, prompts: int, draws: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, population, (draws, prompts))
 
 
 def _pooled(population: Sequence[PromptCounts], drawn: np.ndarray) -> Acceptance:
     """Drawn twice, a prompt is two."""
-    from dataclasses import replace
-
     chosen = [replace(population[each], id=str(place)) for place, each in enumerate(drawn.tolist())]
     return Acceptance.pooled(chosen, steps=STEPS)
 
@@ -108,25 +111,28 @@ def main() -> None:
 
 
 def _show(name: str, population: Sequence[PromptCounts], draws: int) -> None:
-    truth = Acceptance.pooled(population, steps=STEPS).accept_len
-    print(f"\n{name}: accept_len {truth:.3f} over {len(population)} prompts, {draws} draws: pass / fail / unmeasured")
-    print("| truth less bar | " + " | ".join(f"{prompts} prompts" for prompts in PROMPTS) + " |")
-    print("|---" * (len(PROMPTS) + 1) + "|")
-    for above in ABOVE:
-        cells = [_cell(against_a_bar(population, prompts, above, draws)) for prompts in PROMPTS]
-        print(f"| {above:+.1f} | " + " | ".join(cells) + " |")
+    truth = accept_len(population)
+    made = [of_figure(population, prompts, draws) for prompts in PROMPTS]
+    _table(f"{name}: accept_len {truth:.3f}", "truth less bar", {f"{x:+.1f}": truth - x for x in ABOVE}, made)
 
 
 def _show_baseline(whole: Sequence[PromptCounts], damaged: Sequence[PromptCounts], draws: int) -> None:
-    lost = accept_len_difference(
-        Acceptance.pooled(whole, steps=STEPS), Acceptance.pooled(damaged, steps=STEPS)
-    ).difference
-    print(f"\nagainst the baseline: {-lost:.3f} lost, {draws} draws: pass / fail / unmeasured")
-    print("| largest loss | " + " | ".join(f"{prompts} prompts" for prompts in PROMPTS) + " |")
-    print("|---" * (len(PROMPTS) + 1) + "|")
-    for allowed in (0.0, 0.05, 0.1, -lost, 0.3):
-        cells = [_cell(against_a_baseline(whole, damaged, prompts, allowed, draws)) for prompts in PROMPTS]
-        print(f"| {allowed:.3f} | " + " | ".join(cells) + " |")
+    lost = accept_len(whole) - accept_len(damaged)
+    made = [of_change(whole, damaged, prompts, draws) for prompts in PROMPTS]
+    bars = {f"{allowed:.3f}": -allowed for allowed in (0.0, 0.05, 0.1, lost, 0.3)}
+    _table(f"against the baseline: {lost:.3f} lost", "largest loss", bars, made)
+
+
+def accept_len(population: Sequence[PromptCounts]) -> float:
+    return Acceptance.pooled(population, steps=STEPS).accept_len
+
+
+def _table(title: str, what: str, bars: dict[str, float], made: Sequence[Draws]) -> None:
+    print(f"\n{title}, {len(made[0].figures)} draws: pass / fail / unmeasured\n")
+    print(f"| {what} | " + " | ".join(f"{draws.prompts} prompts" for draws in made) + " |")
+    print("|---" * (len(made) + 1) + "|")
+    for name, bar in bars.items():
+        print(f"| {name} | " + " | ".join(_cell(draws.held_to(bar)) for draws in made) + " |", flush=True)
 
 
 def _cell(rates: Rates) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gate import against_a_bar, against_a_baseline, made_up
+from benchmarks.gate import accept_len, made_up, of_change, of_figure
 from drafter_audit.measure.bars import LEAST_PROMPTS, Standing, standing
 
 
@@ -26,19 +26,16 @@ def test_too_few_prompts_tell_nothing() -> None:
     assert standing(3.0, None, 2.0, 1).place == "unsure"
 
 
-DRAWS = 300
+DRAWS, BASE = 300, made_up(2000)
 
 
 @pytest.mark.parametrize("prompts", [12, 24])
-def test_at_the_bar_both_errors_are_rare(prompts: int) -> None:
-    """Nominal 2.5% each; 6% is more than four deviations of 300 draws above."""
-    rates = against_a_bar(made_up(2000), prompts, 0.0, DRAWS)
-    assert rates.failed <= 0.06
-    assert rates.passed <= 0.06
-
-
-def test_off_the_bar_there_are_none() -> None:
-    good, bad = (against_a_bar(made_up(2000), 24, above, DRAWS) for above in (0.4, -0.4))
+def test_at_the_bar_both_errors_are_rare_and_off_it_there_are_none(prompts: int) -> None:
+    """Nominal 2.5% each; 6% is more than three deviations of 300 draws above."""
+    draws, truth = of_figure(BASE, prompts, DRAWS), accept_len(BASE)
+    at, good, bad = (draws.held_to(truth - above) for above in (0.0, 0.5, -0.5))
+    assert at.failed <= 0.06
+    assert at.passed <= 0.06
     assert (good.failed, bad.passed) == (0.0, 0.0)
     assert good.passed > 0.5
     assert bad.failed > 0.5
@@ -46,4 +43,4 @@ def test_off_the_bar_there_are_none() -> None:
 
 def test_a_drafter_that_lost_nothing_always_passes_against_its_baseline() -> None:
     whole = made_up(200)
-    assert against_a_baseline(whole, whole, 12, 0.0, 50).passed == 1.0
+    assert of_change(whole, whole, 12, 50).held_to(0.0).passed == 1.0

@@ -28,6 +28,11 @@ SHORT = {
     *(f"rewriting-{number:02}" for number in (4, 6, 10, 12)),
     *(f"arithmetic-{number:02}" for number in (4, 8, 10, 12)),
 }
+MORE = {
+    *(f"lists-{number:02}" for number in (1, 3, 4, 5, 7, 8, 10, 12)),
+    *(f"tables-{number:02}" for number in (2, 6, 7)),
+    "rewriting-07",
+}
 GATE = """
 [[drafter]]
 path = "./ours"
@@ -68,21 +73,33 @@ def outcomes(told: dict[str, Any]) -> dict[str, str]:
     return {each["check"]: each["outcome"] for each in told["checks"]}
 
 
+def recorded(folder: Path, prompts: str) -> str:
+    how = ("--prompts", prompts, "--boundaries", "all", "--max-new-tokens", "100")
+    assert main(["record", "--target", "tiny-target", *how, "-o", str(folder / "rec")]) == 0
+    return str(folder / "rec")
+
+
+def chosen(folder: Path, ids: set[str]) -> str:
+    lines = [line for line in PACK.read_text(encoding="utf-8").splitlines() if json.loads(line)["id"] in ids]
+    (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+    return str(folder / "prompts.jsonl")
+
+
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Prompts of the pack whose answers are short, and end by themselves."""
-    lines = [line for line in PACK.read_text(encoding="utf-8").splitlines() if json.loads(line)["id"] in SHORT]
-    file = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
-    file.write_text("\n".join(lines) + "\n")
-    return str(file)
+    return chosen(tmp_path_factory.mktemp("prompts"), SHORT)
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory, short: str) -> str:
-    folder = tmp_path_factory.mktemp("recorded") / "rec"
-    how = ("--prompts", short, "--boundaries", "all", "--max-new-tokens", "100")
-    assert main(["record", "--target", "tiny-target", *how, "-o", str(folder)]) == 0
-    return str(folder)
+    return recorded(tmp_path_factory.mktemp("recorded"), short)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Twice as many prompts, which the wiring check takes to be sure."""
+    return recorded(tmp_path_factory.mktemp("wide"), chosen(tmp_path_factory.mktemp("prompts"), SHORT | MORE))
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +140,9 @@ def test_a_damage_that_files_show_fails_without_running_anything(damage: Damage,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.name)
-def test_every_damage_fails_by_its_name_and_hides_no_other_row(damage: Damage, recording: str, tmp_path: Path) -> None:
+def test_every_damage_fails_by_its_name_and_hides_no_other_row(damage: Damage, wide: str, tmp_path: Path) -> None:
     export = damage.write(tmp_path / "export")
-    code, told, _ = check(export, "--recording", recording, "--min-accept-len", "2", "--wiring")
+    code, told, _ = check(export, "--recording", wide, "--min-accept-len", "2", "--wiring")
     found = row(told, damage.row)
     assert (code, told["outcome"], found["outcome"]) == (1, "fail", "fail")
     assert damage.words in found["reason"]
@@ -133,11 +150,13 @@ def test_every_damage_fails_by_its_name_and_hides_no_other_row(damage: Damage, r
 
 
 @pytest.mark.slow
-def test_what_fell_against_the_baseline_fails_by_its_own_prompts(gate: Path, recording: str, tmp_path: Path) -> None:
+def test_what_fell_against_the_baseline_fails_by_its_own_prompts(wide: str, tmp_path: Path) -> None:
     """The wrong layer id costs 0.35 tokens a round, less than a bar of 2.0 sees."""
-    shutil.copytree(gate, tmp_path / "gate")
-    planted(tmp_path / "gate/ours", "slot 2 -1")
-    code, told, _ = check(cwd=tmp_path / "gate")
+    shutil.copytree(TINY, tmp_path / "ours")
+    (tmp_path / "drafter-audit.toml").write_text(GATE.replace("REC", wide))
+    assert check("--update-baseline", cwd=tmp_path)[0] == 0
+    planted(tmp_path / "ours", "slot 2 -1")
+    code, told, _ = check(cwd=tmp_path)
     found = row(told, "baseline")
     assert (code, found["outcome"], row(told, "accept_len")["outcome"]) == (1, "fail", "pass")
     assert found["observed"] < found["interval"][1] < found["bound"] == -0.1

@@ -1,9 +1,9 @@
 """Whether a figure is above a bar, as far as its prompts can tell.
 
 The bar is held to both ends of the 95% interval that is shown with the figure: above it where the lower end is, below
-it where the upper end is. Each of the two errors, a good drafter called bad and a bad one called good, is then rarer
-than 1 in 40 at the bar itself, and rarer further off. Between the ends the prompts do not tell, and that is said, with
-how many would. docs/ci.md has the rates as they were measured.
+it where the upper end is. A good drafter is then called bad in about 1 case of 40 at the bar itself, and more rarely
+further off. Between the ends the prompts do not tell, and that is said, with how many would. docs/ci.md has the
+rates of both errors as they were measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LEAST_PROMPTS = 8
-"""Of fewer prompts the interval is little more than their own range, and both errors are several times as frequent."""
+"""Of fewer prompts the interval is little more than their own range: it cannot leave what was seen."""
 
 Place = Literal["above", "below", "unsure"]
 
