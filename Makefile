@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-vllm lint bench clean
+.PHONY: help setup demo test test-slow test-vllm gpu-check lint bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
@@ -37,6 +37,9 @@ test-slow: $(READY) ## Run the tests that are too slow for every day
 test-vllm: $(READY) ## Serve the reference pair under vLLM: make test-vllm VLLM_PYTHON=/path/to/python
 	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
 	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py
+
+gpu-check: $(READY) ## Check what only a GPU can show, on a machine that has one, in 8 minutes at most
+	$(PY) -m benchmarks.gpu_check
 
 lint: $(READY) ## Check style and types
 	$(PY) -m ruff check .
