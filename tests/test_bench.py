@@ -15,7 +15,7 @@ import pytest
 from drafter_audit.bench.believe import same_model
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.names import wire_of
-from drafter_audit.bench.wire import Served, Shape, Start
+from drafter_audit.bench.wire import Served, Start
 from drafter_audit.cli.main import main
 from drafter_audit.errors import ServerError
 from tests.engine_servers import (
@@ -265,7 +265,7 @@ def test_plain_decoding_is_started_without_the_options_of_drafting(name) -> None
     theirs = ("--tp-size", "8", "--speculative-token-map=x", "--speculative-draft-load-format", "dummy", "--trust")
     if name == "vllm":
         theirs = ("--tp-size", "8", "--speculative-config", '{"a": 1}', "--per-request-spec-decode-metrics", "detailed")
-    start = Start("python", Served("T"), Served("D"), "eagle3", Shape(0), 1, theirs)
+    start = Start("python", Served("T"), Served("D"), "eagle3", None, 1, theirs)
     told = wire_of(name).command(start)
     assert told[-3:] == ["--tp-size", "8", "--trust"] or told[-2:] == ["--tp-size", "8"]
     assert "spec" not in " ".join(told)

@@ -10,19 +10,22 @@ from dataclasses import dataclass, replace
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.listener import listener, telling
-from drafter_audit.bench.wire import Shape, Told, Wire
+from drafter_audit.bench.wire import Told, Wire
 from drafter_audit.errors import ServerError
+from drafter_audit.measure.shape import Shape
 
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the user asked for, in the words of the server; `shape` is None where any will do."""
+    """What the user asked for, in the words of the server: with `plain` decoding without the drafter, else rounds of
+    `shape`, None where any will do."""
 
     target: str
     drafter: str
     shape: Shape | None
+    plain: bool = False
 
 
 def told_by(wire: Wire, server: Server) -> Told:
@@ -55,7 +58,7 @@ def check(told: Told, expected: Expected, where: str) -> tuple[str, ...]:
 
 
 def _contradictions(told: Told, expected: Expected) -> Iterator[tuple[str, str]]:
-    plain = expected.shape is not None and expected.shape.plain
+    plain = expected.plain
     if told.simulated:
         yield f"its acceptance is simulated: {told.simulated}", "start it without that; such figures measure no drafter"
     if told.target is not None and not same_model(told.target, expected.target):
@@ -72,7 +75,7 @@ def _contradictions(told: Told, expected: Expected) -> Iterator[tuple[str, str]]
             f"it drafts with {told.drafter}, not {expected.drafter}",
             "name its drafter, or what it calls that with --served-drafter",
         )
-    if expected.shape is not None and not plain:
+    if expected.shape is not None:
         yield from _other_shape(told, expected.shape)
 
 
@@ -85,7 +88,7 @@ def _other_shape(told: Told, shape: Shape) -> Iterator[tuple[str, str]]:
 
 
 def _left_open(told: Told, expected: Expected) -> Iterator[str]:
-    plain = expected.shape is not None and expected.shape.plain
+    plain = expected.plain
     if told.target is None:
         yield "which target it serves"
     if told.drafter is None and not plain:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from drafter_audit.bench.metrics import Counters
-from drafter_audit.bench.wire import Answer, Counts, Shape
+from drafter_audit.bench.wire import Answer, Counts
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.loops import loops
+from drafter_audit.measure.shape import Shape
 
 DEFINITION = "1 + A/S"
 SERVER_DEFINITION = "N/S: emitted tokens per round, those of the prefill included, cut at the end"
@@ -19,13 +20,23 @@ _CONTRADICTION = "use a release of the engine whose counts hold, and report it t
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run counted. `acceptance` is None where the engine tells rounds and tokens alone; `notes` say what was
-    not told."""
+    """What a run counted, in rounds of `shape`, None for plain decoding. `acceptance` is None where the engine tells
+    rounds and tokens alone; `notes` say what was not told."""
 
-    shape: Shape
+    shape: Shape | None
     answers: tuple[Answer, ...]
     acceptance: Acceptance | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """0 for plain decoding."""
+        return self.shape.steps if self.shape else 0
+
+    @property
+    def verified(self) -> int:
+        """Tokens that one pass of the target verifies."""
+        return self.shape.num_draft_tokens if self.shape else 1
 
     @property
     def rounds(self) -> int:
@@ -46,8 +57,8 @@ class Counted:
         if not self.rounds:
             return None
         least = (self.tokens - len(self.answers)) / self.rounds
-        most = least + self.shape.steps * len(self.answers) / self.rounds
-        return max(1.0, least), min(1.0 + self.shape.steps, most)
+        most = least + self.steps * len(self.answers) / self.rounds
+        return max(1.0, least), min(1.0 + self.steps, most)
 
 
 def counts_of(added: Counters) -> Counts:
@@ -58,10 +69,10 @@ def counts_of(added: Counters) -> Counts:
     return Counts(added.rounds, added.accepted, added.drafted, histogram)
 
 
-def counted(answers: Sequence[Answer], shape: Shape, where: str) -> Counted:
+def counted(answers: Sequence[Answer], shape: Shape | None, where: str) -> Counted:
     """Raises ServerError where the counts contradict each other, AuditError where no round was run."""
     told = tuple(answer for answer in answers if answer.counts is not None)
-    if shape.plain or not told:
+    if shape is None or not told:
         return Counted(shape, tuple(answers), None)
     try:
         acceptance, notes = _acceptance(told, shape)
@@ -76,7 +87,7 @@ def _acceptance(answers: tuple[Answer, ...], shape: Shape) -> tuple[Acceptance |
     if rounds is None or accepted is None:
         return None, ("the engine tells rounds and tokens alone, so accept_len is known within bounds only",)
     _check_ends(answers, shape)
-    whole = drafted in (None, rounds * (shape.verified - 1))
+    whole = drafted in (None, rounds * (shape.num_draft_tokens - 1))
     if whole and all(_fits(answer) for answer in answers):
         each = [_prompt(answer, shape) for answer in answers]
         pooled = Acceptance.pooled(each, steps=shape.steps, topk=shape.topk, num_draft_tokens=shape.num_draft_tokens)

@@ -52,7 +52,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class EngineResult:
-    """One drafter as one server runs it, or plain decoding by that server (0 steps)."""
+    """One drafter as one server runs it, or plain decoding by that server."""
 
     provenance: Provenance
     engine: EngineFacts
@@ -62,7 +62,7 @@ class EngineResult:
 
     def __post_init__(self) -> None:
         for value in self.what_if:
-            check_reachable(value, self.counted.shape.steps)
+            check_reachable(value, self.counted.steps)
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -148,15 +148,15 @@ class EngineResult:
         if self.acceptance is not None:
             told = DecodeResult(self.provenance, self.acceptance).to_dict()
             return {**told, "accept_len_interval": _listed(self.interval), **self._loops()}
-        shape = self.counted.shape
+        counted = self.counted
         return {
             **self.provenance.to_dict(),
             **dict.fromkeys(_NOT_COUNTED),
-            "rounds": self.counted.rounds,
-            "tokens": self.counted.tokens,
-            "steps": shape.steps,
-            "topk": shape.topk,
-            "num_draft_tokens": shape.verified,
+            "rounds": counted.rounds,
+            "tokens": counted.tokens,
+            "steps": counted.steps,
+            "topk": counted.shape.topk if counted.shape else 1,
+            "num_draft_tokens": counted.verified,
             "unknown": list(_NOT_COUNTED),
             **self._stop(),
             **self._loops(),

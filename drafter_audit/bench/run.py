@@ -16,9 +16,10 @@ from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.process import Running, Watch, running, wait_until_healthy
 from drafter_audit.bench.result import EngineFacts, EngineResult
-from drafter_audit.bench.wire import Answer, Question, Shape, Start, Told, Wire
+from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
 from drafter_audit.errors import LostServerError, ServerError, UsageError
+from drafter_audit.measure.shape import Shape, shape_of
 
 _SETTLE_S = 5.0
 """How long counters may lag behind an answer."""
@@ -84,7 +85,7 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
     command = wire.command(start)
     env = {**os.environ, **wire.environment(), **how.env}
     simulated = wire.simulated(start.args, env)
-    if simulated and not start.shape.plain:
+    if simulated and start.shape:
         mend = "start it without that; such figures measure no drafter"
         raise ServerError(f"its acceptance would be simulated: {simulated}", " ".join(command[:3]), mend)
     server = Server(f"http://127.0.0.1:{start.port}")
@@ -105,7 +106,7 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
     left_open = check(told, expected, server.url)
     shape = _shape(told, expected, server.url)
     answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
-    if not shape.plain and any(answer.counts is None for answer in answers):
+    if shape and any(answer.counts is None for answer in answers):
         what = "a metric is missing: neither its answers nor its counters tell how many rounds were run"
         raise ServerError(what, server.url, wire.without_counts())
     facts = EngineFacts(
@@ -127,10 +128,10 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
     return EngineResult(provenance, facts, counted(answers, shape, server.url), asked.what_if, notes)
 
 
-def _answers(wire: Wire, server: Server, asked: Asked, model: str, shape: Shape) -> Iterator[Answer]:
+def _answers(wire: Wire, server: Server, asked: Asked, model: str, shape: Shape | None) -> Iterator[Answer]:
     """Each prompt's answer with its counts: its own, else what the counters gained by it."""
     wire.ask(server, replace(asked.questions[0], max_new_tokens=WARM_UP_TOKENS), model)
-    before = None if shape.plain else _settled_at_rest(wire, server)
+    before = _settled_at_rest(wire, server) if shape else None
     for done, question in enumerate(asked.questions, 1):
         answer = wire.ask(server, question, model)
         if before is not None:
@@ -173,15 +174,22 @@ def _settled(wire: Wire, server: Server, before: Counters, answer: Answer) -> Co
         time.sleep(0.02)
 
 
-def _shape(told: Told, expected: Expected, where: str) -> Shape:
-    """As the server tells it, else as asked. Raises ServerError where neither says the steps."""
+def _shape(told: Told, expected: Expected, where: str) -> Shape | None:
+    """As the server tells it, else as asked; None for plain decoding. Raises ServerError where neither says the steps,
+    or what it tells is no shape."""
+    if expected.plain:
+        return None
     asked = expected.shape
     steps = told.steps if told.steps is not None else (asked.steps if asked else None)
     if steps is None:
         raise ServerError("it does not tell its steps", where, "name them with --steps")
     topk = told.topk or (asked.topk if asked else 1)
     verified = told.num_draft_tokens or (asked.num_draft_tokens if asked else None)
-    return Shape(steps, topk, None if topk == 1 else verified)
+    try:
+        return shape_of(steps, topk, None if topk == 1 else verified)
+    except UsageError as error:
+        what = f"it tells a shape that cannot be: {error.what}"
+        raise ServerError(what, where, "use a release of the engine") from error
 
 
 def _check_installed() -> None:

@@ -22,6 +22,7 @@ from drafter_audit.bench.metrics import Counters, counter, scrape
 from drafter_audit.bench.stream import Tally, openai_answer, openai_body
 from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at, without
 from drafter_audit.errors import ServerError
+from drafter_audit.measure.shape import Shape
 
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
@@ -44,7 +45,7 @@ class Sglang:
         return [
             *(start.python, "-m", "sglang.launch_server", "--model-path", start.target.name, *revision),
             *("--host", "127.0.0.1", "--port", str(start.port)),
-            *(without(start.args, "--speculative-") if start.shape.plain else (*_drafting(start), *start.args)),
+            *((*_drafting(start, start.shape), *start.args) if start.shape else without(start.args, "--speculative-")),
         ]
 
     def environment(self) -> Mapping[str, str]:
@@ -97,14 +98,14 @@ class Sglang:
         return "give prompts of token_ids, or start it with --enable-metrics"
 
 
-def _drafting(start: Start) -> list[str]:
-    shape, drafter = start.shape, start.drafter
+def _drafting(start: Start, shape: Shape) -> list[str]:
+    drafter = start.drafter
     revision = ["--speculative-draft-model-revision", drafter.revision] if drafter.revision else []
     return [
         *("--speculative-algorithm", _ALGORITHMS[start.method], "--speculative-draft-model-path", drafter.name),
         *revision,
         *("--speculative-num-steps", str(shape.steps), "--speculative-eagle-topk", str(shape.topk)),
-        *("--speculative-num-draft-tokens", str(shape.verified)),
+        *("--speculative-num-draft-tokens", str(shape.num_draft_tokens)),
     ]
 
 

@@ -20,6 +20,7 @@ from drafter_audit.bench.metrics import METRICS, Counters, Samples, by_position,
 from drafter_audit.bench.stream import listed_model, openai_answer, openai_body
 from drafter_audit.bench.wire import Answer, Counts, EngineName, Question, Start, Told, at, without
 from drafter_audit.errors import ServerError, UsageError
+from drafter_audit.measure.shape import Shape
 
 _SPECULATIVE = ("--speculative-config", "--speculative_config", "-sc")
 _ROUNDS, _DRAFTED, _ACCEPTED = (
@@ -35,12 +36,12 @@ class Vllm:
 
     def command(self, start: Start) -> list[str]:
         """Its own --speculative-config is kept, with the drafter, method and steps put in."""
-        if start.shape.topk != 1:
+        if start.shape and not start.shape.is_chain:
             raise UsageError(f"a tree of top-k {start.shape.topk}", "--topk", "leave it at 1: vLLM drafts chains")
         theirs, rest = _speculative(start.args)
-        if start.shape.plain:
+        if start.shape is None:
             rest = without(rest, "--per-request-spec-decode")  # it is refused where nothing speculates
-        drafting = {} if start.shape.plain else {**theirs, **_drafting(start)}
+        drafting = {**theirs, **_drafting(start, start.shape)} if start.shape else {}
         revision = ["--revision", start.target.revision] if start.target.revision else []
         return [
             *(start.python, "-m", "vllm.entrypoints.openai.api_server", "--model", start.target.name, *revision),
@@ -118,14 +119,14 @@ def _speculative(args: Sequence[str]) -> tuple[Mapping[str, Any], list[str]]:
     return theirs, rest
 
 
-def _drafting(start: Start) -> dict[str, Any]:
+def _drafting(start: Start, shape: Shape) -> dict[str, Any]:
     drafter = start.drafter
     revision = {"revision": drafter.revision} if drafter.revision else {}
     return {
         "method": start.method,
         "model": drafter.name,
         **revision,
-        "num_speculative_tokens": start.shape.steps,
+        "num_speculative_tokens": shape.steps,
     }
 
 

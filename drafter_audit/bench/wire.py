@@ -8,26 +8,9 @@ from typing import Any, Literal, Protocol
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.metrics import Counters
+from drafter_audit.measure.shape import Shape
 
 EngineName = Literal["vllm", "sglang"]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a round drafts; 0 steps: plain decoding, without the drafter."""
-
-    steps: int
-    topk: int = 1
-    num_draft_tokens: int | None = None
-
-    @property
-    def plain(self) -> bool:
-        return self.steps == 0
-
-    @property
-    def verified(self) -> int:
-        """Tokens that one round verifies."""
-        return self.num_draft_tokens or self.steps + 1
 
 
 @dataclass(frozen=True)
@@ -40,13 +23,14 @@ class Served:
 
 @dataclass(frozen=True)
 class Start:
-    """A server to start. `method` is the algorithm in the words of SPECULATIVE; `args` are the user's own."""
+    """A server to start. `method` is the algorithm in the words of SPECULATIVE; no `shape` is plain decoding, without
+    the drafter; `args` are the user's own."""
 
     python: str
     target: Served
     drafter: Served
     method: Literal["eagle3", "eagle"]
-    shape: Shape
+    shape: Shape | None
     port: int
     args: tuple[str, ...] = ()
 

@@ -14,8 +14,8 @@ from drafter_audit.cli.prompt_options import Answers, answer_options
 
 if TYPE_CHECKING:
     from drafter_audit.bench.run import Up
-    from drafter_audit.bench.wire import Shape
     from drafter_audit.cli.engines import Plan
+    from drafter_audit.measure.shape import Shape
 
 
 @click.command()
@@ -126,21 +126,15 @@ def _check_way(context: click.Context, url: str | None, launch: bool) -> None:
 
 
 def _shape(launch: bool, steps: int | None, topk: int | None, num_draft_tokens: int | None) -> Shape | None:
-    """What a server is started with, or must run; None where any will do. Raises UsageError for what is no chain."""
-    from drafter_audit.bench.wire import Shape
+    """What a server is started with, or must run; None where any will do. Raises UsageError for what is no shape."""
     from drafter_audit.errors import UsageError
+    from drafter_audit.measure.shape import shape_of
 
     if steps is None and not launch:
         if topk or num_draft_tokens:
             raise UsageError("a shape without its steps", "--topk, --num-draft-tokens", "add --steps")
         return None
-    found = Shape(steps or 3, topk or 1, num_draft_tokens)
-    if found.topk == 1 and found.verified != found.steps + 1:
-        what = f"{num_draft_tokens} tokens to verify in a chain of {found.steps} steps"
-        raise UsageError(what, "--num-draft-tokens", f"give {found.steps + 1}, or leave it out")
-    if found.topk > 1 and num_draft_tokens is None:
-        raise UsageError(f"a tree of top-k {found.topk}", "--num-draft-tokens", "say how many tokens a round verifies")
-    return found
+    return shape_of(steps or 3, topk or 1, num_draft_tokens)
 
 
 def _up(

@@ -15,8 +15,9 @@ from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from drafter_audit.bench.run import Launch
-    from drafter_audit.bench.wire import Shape, Start, Wire
+    from drafter_audit.bench.wire import Start, Wire
     from drafter_audit.drafter.spec import DrafterSpec
+    from drafter_audit.measure.shape import Shape
 
 ENGINES = ("vllm", "sglang")
 
@@ -40,8 +41,9 @@ class EngineOptions:
             raise UsageError("no engine is named", "--engine", f"name one of {', '.join(ENGINES)}")
         return wire_of(self.engine)  # type: ignore[arg-type]
 
-    def start(self, spec: DrafterSpec, target: str, shape: Shape) -> Start:
-        """A server on a free port. Raises UsageError without --engine-python."""
+    def start(self, spec: DrafterSpec, target: str, shape: Shape | None) -> Start:
+        """A server on a free port, one for plain decoding where there is no `shape`. Raises UsageError without
+        --engine-python."""
         from drafter_audit.bench.process import free_port
         from drafter_audit.bench.questions import method_of, served
         from drafter_audit.bench.wire import Start

@@ -177,17 +177,17 @@ def _held(cells: Sequence[Cell], store: Store) -> list[Outcome]:
 
 def _measured(cell: Cell, plan: Plan, engine: EngineOptions, store: Store) -> EngineResult:
     from drafter_audit.bench.run import launched, measure
-    from drafter_audit.bench.wire import Shape
     from drafter_audit.cli.progress import waiting, watch_prompts
+    from drafter_audit.measure.shape import shape_of
 
-    shape = Shape(cell.steps)
+    shape = shape_of(cell.steps) if cell.steps else None
     start = engine.start(plan.spec, plan.target, shape)
     how = engine.launch(store.logs, cell.env_set.env)
     with (
         launched(engine.wire, start, how, cell.name, waiting()) as up,
         watch_prompts(cell.words, len(plan.asked.questions)) as watch,
     ):
-        return measure(engine.wire, up, plan.expected(shape), plan.watched(watch))
+        return measure(engine.wire, up, plan.expected(shape, plain=shape is None), plan.watched(watch))
 
 
 def _measured_with(plan: Plan, outcomes: Sequence[Outcome]) -> Provenance:

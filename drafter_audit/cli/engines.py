@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from drafter_audit.bench.questions import Answering
     from drafter_audit.bench.result import EngineResult
     from drafter_audit.bench.run import Asked
-    from drafter_audit.bench.wire import Shape
     from drafter_audit.cli.prompt_options import Answers
     from drafter_audit.decode.result import PromptFacts, Provenance
     from drafter_audit.drafter.spec import DrafterSpec
+    from drafter_audit.measure.shape import Shape
     from drafter_audit.recording.recording import Recording
 
 
@@ -28,12 +28,15 @@ class Plan:
     target: str
     asked: Asked
 
-    def expected(self, shape: Shape | None, target: str | None = None, drafter: str | None = None) -> Expected:
-        """`target` and `drafter` are what the server calls them, where that is another name."""
+    def expected(
+        self, shape: Shape | None, target: str | None = None, drafter: str | None = None, *, plain: bool = False
+    ) -> Expected:
+        """Without `plain` rounds of `shape`, None where any will do. `target` and `drafter` are what the server calls
+        them, where that is another name."""
         from drafter_audit.bench.believe import Expected
         from drafter_audit.bench.questions import served
 
-        return Expected(target or served(self.target).name, drafter or served(self.spec.ref).name, shape)
+        return Expected(target or served(self.target).name, drafter or served(self.spec.ref).name, shape, plain)
 
     def watched(self, watch: Callable[[int], None]) -> Asked:
         return replace(self.asked, watch=watch)
