@@ -20,12 +20,13 @@ _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 @dataclass(frozen=True)
 class Expected:
     """What the user asked for, in the words of the server: with `plain` decoding without the drafter, else rounds of
-    `shape`, None where any will do."""
+    `shape`, None where any will do, of `most_steps` at most."""
 
     target: str
     drafter: str
     shape: Shape | None
     plain: bool = False
+    most_steps: int | None = None
 
 
 def told_by(wire: Wire, server: Server) -> Told:
@@ -75,6 +76,9 @@ def _contradictions(told: Told, expected: Expected) -> Iterator[tuple[str, str]]
             f"it drafts with {told.drafter}, not {expected.drafter}",
             "name its drafter, or what it calls that with --served-drafter",
         )
+    if expected.most_steps is not None and (told.steps or 0) > expected.most_steps:
+        what = f"it runs {told.steps} steps, and the recording looks {expected.most_steps} tokens ahead"
+        yield what, "record again with a longer --lookahead"
     if expected.shape is not None:
         yield from _other_shape(told, expected.shape)
 

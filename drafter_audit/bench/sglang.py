@@ -122,9 +122,10 @@ def _generate(server: Server, question: Question) -> Answer:
     tally, meta = Tally(), dict[str, Any]()
     for event in server.stream("/generate", {**asked, "sampling_params": sampling, "stream": True}):
         meta = event.data.get("meta_info") or meta
-        tally.saw(event.at, meta.get("completion_tokens"))
-        tally.ids = _grown(tally.ids, event.data.get("output_ids"), meta.get("completion_tokens"))
-    tally.tokens = meta.get("completion_tokens")
+        so_far = meta.get("completion_tokens")
+        tally.saw(event.at, None if so_far is None else so_far - (tally.tokens or 0))
+        tally.ids = _grown(tally.ids, event.data.get("output_ids"), so_far)
+        tally.tokens = so_far
     tally.finish = at(meta, "finish_reason", "type")
     return tally.answer(question, f"{server.url}/generate", _counts(meta, tally.tokens))
 

@@ -19,16 +19,16 @@ class Tally:
     begun: float = field(default_factory=time.perf_counter)
     first: float | None = None
     last: float = 0.0
-    in_first: int = 1
+    pieces: list[int | None] = field(default_factory=list)
     tokens: int | None = None
     ids: list[int] | None = None
     finish: str | None = None
 
     def saw(self, at: float, new: int | None = None) -> None:
         """A piece with tokens came, `new` of them where that is told."""
-        if self.first is None:
-            self.first, self.in_first = at, new or 1
+        self.first = at if self.first is None else self.first
         self.last = at
+        self.pieces.append(new)
 
     def answer(self, question: Question, where: str, counts: Counts | None) -> Answer:
         """Raises LostServerError for an answer that broke off: its length comes last."""
@@ -42,9 +42,10 @@ class Tally:
             capped=self.finish == "length",
             first_s=self.first - self.begun,
             decode_s=self.last - self.first,
-            timed=max(0, self.tokens - self.in_first),
+            timed=max(0, self.tokens - (self.pieces[0] or 1)),
             ids=None if self.ids is None or len(self.ids) != self.tokens else tuple(self.ids),
             counts=counts,
+            pieces=() if None in self.pieces else tuple(new for new in self.pieces if new),
         )
 
 

@@ -88,7 +88,7 @@ class Counts:
 class Answer:
     """What came back for one prompt. `tokens` were emitted, the first of them `first_s` after the question; the
     `timed` ones after the first piece took `decode_s`. `ids` are None where the engine does not tell them, `counts`
-    where the answer itself does not."""
+    where the answer itself does not. `pieces` are the tokens of each piece as it came, empty where that is not told."""
 
     id: str
     category: str | None
@@ -99,6 +99,13 @@ class Answer:
     timed: int
     ids: tuple[int, ...] | None = None
     counts: Counts | None = None
+    pieces: tuple[int, ...] = ()
+
+    @property
+    def rounds(self) -> tuple[int, ...] | None:
+        """What each round emitted, in order, where every piece after the prefill's was one round."""
+        whole = self.counts is not None and len(self.pieces) == 1 + self.counts.rounds
+        return self.pieces[1:] if whole and sum(self.pieces) == self.tokens else None
 
 
 class Wire(Protocol):

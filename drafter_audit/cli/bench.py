@@ -59,6 +59,13 @@ if TYPE_CHECKING:
     multiple=True,
     help="Also say what an accept_len of X would be worth, at the cycle that was measured.",
 )
+@click.option(
+    "--reference",
+    metavar="RECORDING",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A recording of the target, made by `record`: its prompts are asked, and the engine is set beside a replay of "
+    "them, wired as it says that it wires the drafter.",
+)
 @answer_options
 @offline_option
 @output_options
@@ -77,6 +84,7 @@ def bench(
     served_target: str | None,
     served_drafter: str | None,
     what_if: tuple[float, ...],
+    reference: Path | None,
     answers: Answers,
     style: str,
     output: str | None,
@@ -85,27 +93,35 @@ def bench(
 
     Prompts are asked one at a time. The engine's own counts of this run are taken, never an average over its life. A
     server that simulates acceptance, runs another drafter or target, does not speculate, or whose counters are missing
-    or fell is refused: exit code 3. What it does not tell is listed.
+    or fell is refused: exit code 3. What it does not tell is listed. With --reference a gap to the replay that chance
+    does not make is the engine's: exit code 1.
 
     \b
     drafter-audit bench ./ours --target moonshotai/Kimi-K2.5 --engine sglang --url http://127.0.0.1:30000
     drafter-audit bench ./ours --target ./target --engine vllm --launch --engine-python vllm/bin/python --steps 3
+    drafter-audit bench ./ours --engine vllm --url http://127.0.0.1:8000 --reference rec/
     """
     from drafter_audit.bench.run import measure
-    from drafter_audit.cli.engines import end_unmeasured_by, planned
+    from drafter_audit.cli.beside import end_by_verdict, opened_reference, set_beside
+    from drafter_audit.cli.engines import end_unmeasured_by, planned, planned_on
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.report.bench_view import bench_document
     from drafter_audit.report.sink import emit
 
     _check_way(context, url, launch)
-    plan = planned(drafter, target, answers, what_if)
     shape = _shape(launch, steps, topk, num_draft_tokens)
+    recording = None if reference is None else opened_reference(context, reference, drafter, target, shape)
+    plan = planned_on(recording, drafter, target, what_if) if recording else planned(drafter, target, answers, what_if)
     with (
         _up(engine, plan, url, shape, logs) as up,
         watch_prompts(plan.spec.name, len(plan.asked.questions)) as watch,
     ):
         result = measure(engine.wire, up, plan.expected(shape, served_target, served_drafter), plan.watched(watch))
-    emit(bench_document(result), result.to_dict(), style=style, output=output, command=context.obj)
+    beside = set_beside(result, recording, target) if recording else None
+    told = result.to_dict() | (beside.to_dict() if beside else {})
+    emit(bench_document(result, beside), told, style=style, output=output, command=context.obj)
+    if beside:
+        end_by_verdict(context, beside)
     end_unmeasured_by(context, [result])
 
 

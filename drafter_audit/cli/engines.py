@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who is measured, and what is asked."""
+    """Who is measured, and what is asked; `most_steps` are those that a recording looks ahead."""
 
     spec: DrafterSpec
     target: str
     asked: Asked
+    most_steps: int | None = None
 
     def expected(
         self, shape: Shape | None, target: str | None = None, drafter: str | None = None, *, plain: bool = False
@@ -36,7 +37,9 @@ class Plan:
         from drafter_audit.bench.believe import Expected
         from drafter_audit.bench.questions import served
 
-        return Expected(target or served(self.target).name, drafter or served(self.spec.ref).name, shape, plain)
+        return Expected(
+            target or served(self.target).name, drafter or served(self.spec.ref).name, shape, plain, self.most_steps
+        )
 
     def watched(self, watch: Callable[[int], None]) -> Asked:
         return replace(self.asked, watch=watch)
@@ -77,7 +80,7 @@ def planned_on(recording: Recording, drafter: str, target: str | None, what_if: 
         raw=told.raw,
         thinking=told.thinking,
     )
-    return Plan(spec, ref, Asked(questions, provenance, what_if, told.notes))
+    return Plan(spec, ref, Asked(questions, provenance, what_if, told.notes), told.lookahead)
 
 
 def _opened(drafter: str, target: str | None) -> tuple[DrafterSpec, str]:

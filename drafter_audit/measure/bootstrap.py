@@ -26,16 +26,23 @@ RESAMPLES = 10_000
 _DRAWN_AT_ONCE = 2_000_000  # draws of prompts: bounds the memory, 16 MB for each of a few arrays
 
 Interval = tuple[float, float]
+Ratio = tuple[float, float]
+"""What is divided, and by what."""
 Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """accept_len of one run less that of another, on the `prompts` that took rounds in both."""
+    """accept_len, or another ratio, of one run less that of another, on the `prompts` that took rounds in both."""
 
     difference: float
     interval: Interval | None
     prompts: int
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether chance makes no such difference."""
+        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
 
 
 def accept_len_interval(acceptance: Acceptance, *, seed: int = 0) -> Interval | None:
@@ -53,10 +60,18 @@ def accept_len_difference(a: Acceptance, b: Acceptance, *, seed: int = 0) -> Dif
     ours = {prompt.id: prompt for prompt in b.per_prompt}
     if not ours or {prompt.id for prompt in a.per_prompt} != ours.keys():
         raise ValueError("a paired difference takes two runs on the same prompts")
-    both = [(p, ours[p.id]) for p in a.per_prompt if p.rounds and ours[p.id].rounds]
+    others = [ours[prompt.id] for prompt in a.per_prompt]
+    return ratio_difference([(p.accepted, p.rounds) for p in a.per_prompt], [(p.accepted, p.rounds) for p in others],
+                            seed=seed)  # fmt: skip
+
+
+def ratio_difference(a: Sequence[Ratio], b: Sequence[Ratio], *, seed: int = 0) -> Difference:
+    """Of sums, the ratio of `b` less that of `a`: both have an entry a prompt, of which those with nothing to divide by
+    on either side are left out. Raises ValueError where that leaves none."""
+    both = [(*one, *other) for one, other in zip(a, b, strict=True) if one[1] and other[1]]
     if not both:
         raise ValueError("no prompt took rounds in both runs")
-    columns = np.array([(p.accepted, p.rounds, q.accepted, q.rounds) for p, q in both], dtype=np.float64)
+    columns = np.array(both, dtype=np.float64)
     interval = _interval(columns, seed) if len(both) > 1 else None
     return Difference(float(_figure(columns.sum(axis=0))), interval, len(both))
 

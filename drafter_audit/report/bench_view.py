@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from drafter_audit.bench.counting import SERVER_DEFINITION
+from drafter_audit.bench.reference import Beside
 from drafter_audit.bench.result import EngineFacts, EngineResult
 from drafter_audit.errors import escape
 from drafter_audit.report.decode_view import by_position, by_rounds, categories
 from drafter_audit.report.document import Block, Document, Lines, Table
 from drafter_audit.report.numbers import count, figure, interval, raw, share
 from drafter_audit.report.provenance import answers, measured_with
+from drafter_audit.report.reference_view import reference_lines
 
 
-def bench_document(result: EngineResult) -> Document:
-    return Document(tuple(_blocks(result)), _csv(result))
+def bench_document(result: EngineResult, beside: Beside | None = None) -> Document:
+    return Document(tuple(_blocks(result, beside)), _csv(result, beside))
 
 
-def _blocks(result: EngineResult) -> Iterator[Block]:
+def _blocks(result: EngineResult, beside: Beside | None) -> Iterator[Block]:
     name, acceptance = result.provenance.drafter.ref, result.acceptance
     yield Lines(tuple(_head(result)), f"{name} under {result.engine.name}: accept_len")
+    if beside is not None:
+        yield Lines(tuple(map(escape, reference_lines(beside))), f"Beside the reference loop: {beside.verdict}")
     if acceptance is not None:
         if acceptance.histogram is not None:
             yield by_position(acceptance)
@@ -83,7 +87,7 @@ def engine_lines(engine: EngineFacts) -> Lines:
     return Lines(tuple(lines), "Engine")
 
 
-def _csv(result: EngineResult) -> Table:
+def _csv(result: EngineResult, beside: Beside | None) -> Table:
     told = result.to_dict()
     low, high = result.interval or (None, None)
     flat = {
@@ -95,8 +99,20 @@ def _csv(result: EngineResult) -> Table:
         **{name: told[name] for name in _AS_IN_JSON},
         "accept_len_low": low,
         "accept_len_high": high,
+        **({} if beside is None else _csv_of_reference(beside)),
     }
     return Table(tuple(flat), (tuple(raw(value) for value in flat.values()),))
+
+
+def _csv_of_reference(beside: Beside) -> dict[str, object]:
+    low, high = (beside.difference.interval if beside.difference else None) or (None, None)
+    return {
+        "verdict": beside.verdict,
+        "reference_accept_len": beside.accept_len,
+        "difference": beside.difference.difference if beside.difference else None,
+        "difference_low": low,
+        "difference_high": high,
+    }
 
 
 _AS_IN_JSON = (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import KNOBS, Wiring
 from drafter_audit.engines import engine_of
 from drafter_audit.engines.base import Release
@@ -45,3 +46,27 @@ def told(effective: Wiring, base: Wiring) -> Wiring:
     """`effective`, with the base's value of each knob that it leaves open."""
     left_open = [knob for knob in KNOBS if getattr(effective, knob) is None and knob != "rope_scaling"]
     return replace(effective, **{knob: getattr(base, knob) for knob in left_open})
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The wiring that a release says it gives a drafter; `differs` are the knobs on which it departs from the declared
+    one. `refused`: by its rules the release would not run the drafter at all."""
+
+    release: Release
+    wiring: Wiring
+    differs: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+
+
+def claimed(spec: DrafterSpec, declared: Wiring, releases: Sequence[Release]) -> tuple[Claimed, ...]:
+    """What `releases`, the runners of one version, claim: those that claim the same once. Empty where it is not
+    known."""
+    found: dict[str, Claimed] = {}
+    for release in releases:
+        effect = engine_of(release).effect(spec, release)
+        if effect.wiring is not None:
+            wiring = told(effect.wiring, declared)
+            refused = tuple(words for _, words in effect.refusals)
+            found.setdefault(repr(wiring), Claimed(release, wiring, declared.differs(wiring), refused))
+    return tuple(found.values())
