@@ -3,8 +3,9 @@
     python engine_stand_in.py -m sglang.launch_server --model-path T --port P ...      as the engine is started
     python engine_stand_in.py -m vllm.entrypoints.openai.api_server --model T --port P ...
 
-What it emits and how fast follows a model of a cycle, and what goes wrong is asked for: both by the JSON in STAND_IN,
-a variable, whose keys are the fields of `Plan`. `engine_wires.py` has each payload's shape with its source.
+What it emits and how fast follows a model of a cycle, or a script of answers, and what goes wrong is asked for: all by
+the JSON in STAND_IN, a variable, whose keys are the fields of `Plan`. `engine_wires.py` has each payload's shape with
+its source.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Plan:
     """`rates[i]`: the share of rounds that accept more than i drafts. Times are milliseconds; `fast` names a variable,
     as NAME=VALUE, with which all of them shrink by `gain`. `length`: the tokens after which an answer ends; 0: never.
 
+    `script`: a file of answers to play, a list of {"prompt", "ids", "accepted" of each round, "capped"}.
+
     Faults: `ready_after` seconds; `crash_loading`; `crash_after`, `reset_after` so many answers; `claims` instead of
     what it was told; `without` these metrics; `stray_tokens` counted for others with each answer; `workers`: processes
     that it starts, in sessions of their own, the first of which outlives a SIGTERM; `bad_counts`."""
@@ -46,6 +49,7 @@ class Plan:
     fast: str = ""
     gain: float = 1.0
     length: int = 24
+    script: str = ""
     ready_after: float = 0.0
     crash_loading: bool = False
     crash_after: int = -1
@@ -78,9 +82,14 @@ class Decoder:
 
     def __init__(self, plan: Plan, steps: int) -> None:
         self.plan, self.steps, self.rounds = plan, steps, 0
+        played = json.loads(Path(plan.script).read_text()) if plan.script else []
+        self.script = {tuple(each["prompt"]): each for each in played}
 
     def answer(self, prompt: list[int], cap: int) -> Iterator[Piece]:
         """The prefill's token, then a round at a time, each at its own moment: delays do not add up."""
+        if tuple(prompt) in self.script:
+            yield from self._played(self.script[tuple(prompt)], cap)
+            return
         cycle = self._cycle_s()
         ids, histogram, begun, rounds = [1 + len(prompt) % 7], [0] * (self.steps + 1), time.perf_counter(), 0
         yield self._piece(ids, ids, histogram, cap)
@@ -92,6 +101,19 @@ class Decoder:
             new = [(len(ids) + place) * 31 % 97 for place in range(accepted + 1)][: cap - len(ids)]
             ids = ids + new
             yield self._piece(new, ids, histogram, cap)
+
+    def _played(self, script: dict[str, Any], cap: int) -> Iterator[Piece]:
+        """Up to the script's end, or the cap."""
+        whole, histogram, out = script["ids"][:cap], [0] * (self.steps + 1), 1
+        end = "length" if script["capped"] or len(whole) < len(script["ids"]) else "stop"
+        yield Piece(whole[:1], whole[:1], list(histogram), end if len(whole) == 1 else None)
+        for accepted in script["accepted"]:
+            if out >= len(whole):
+                return
+            new = whole[out : out + accepted + 1]
+            out += len(new)
+            histogram[accepted] += 1
+            yield Piece(new, whole[:out], list(histogram), end if out == len(whole) else None)
 
     def _cycle_s(self) -> float:
         plan = self.plan

@@ -95,8 +95,8 @@ class Beside:
         """Greedy answers that leave the recorded one where its target stood at no tie: prompt, and token from 0."""
         if self.result.provenance.temperature:
             return ()
-        parted = ((a, p, parted(a.ids, p.ids)) for a, p in self._pairs if a.ids is not None)
-        return tuple((a.id, place) for a, p, place in parted if place is not None and place not in p.ties)
+        places = ((a, p, parted(a.ids, p.ids)) for a, p in self._pairs if a.ids is not None)
+        return tuple((a.id, place) for a, p, place in places if place is not None and place not in p.ties)
 
     @cached_property
     def opens_at(self) -> Opening | None:
