@@ -130,11 +130,12 @@ def _ran(drafters: Sequence[str], target: TargetOptions, asked: _Asked) -> tuple
     settings, prompt_set = asked.settings, read_prompts(asked.prompts)
     ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
     ready = asked_of(
-        target,
+        target.load,
         ref,
         prompt_set,
         thinking=asked.thinking,
         raw=asked.raw,
+        trusted=target.trust_remote_code,
         max_new_tokens=settings.max_new_tokens,
         lookahead=settings.steps - 1,
     )

@@ -5,18 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import click
 
-from drafter_audit.cli.target_options import TargetOptions
-
 if TYPE_CHECKING:
-    from drafter_audit.model.target.model import TargetModel
     from drafter_audit.model.target.tokenizer import TargetTokenizer
     from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
 
 Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Answering(Protocol):
+    """A target that answers: one that runs here, or that an engine runs."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def max_positions(self) -> int | None: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+Who = TypeVar("Who", bound=Answering)
 
 
 def prompt_options(command: Command) -> Command:
@@ -34,11 +45,11 @@ def answer_options(command: Command) -> Command:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[Who]):
     """What a target is asked: `given` are the tokens of `prompts`. `tokenizer` is None where all of them are ids."""
 
     prompts: PromptSet
-    target: TargetModel
+    target: Who
     tokenizer: TargetTokenizer | None
     given: tuple[TokenPrompt, ...]
 
@@ -49,33 +60,34 @@ class Asked:
 
 
 def asked_of(
-    target: TargetOptions,
+    load: Callable[[str], Who],
     ref: str,
     prompts: PromptSet,
     *,
     thinking: bool | None,
     raw: bool,
+    trusted: bool,
     max_new_tokens: int,
     lookahead: int,
-) -> Asked:
-    """The target `ref`, loaded, and its prompts, checked. Raises what these raise."""
+) -> Asked[Who]:
+    """The target `ref` as `load` gives it, and its prompts, checked. Code of its repository runs where it is `trusted`.
+    Raises what these raise."""
     from drafter_audit.model.target.tokenizer import load_tokenizer
     from drafter_audit.prompts.render import render
 
-    trusted = target.trust_remote_code
     tokenizer = load_tokenizer(ref, trust_remote_code=trusted) if prompts.needs_tokenizer else None
-    model = target.load(ref)
+    target = load(ref)
     given = render(
         prompts,
         None if tokenizer is None else tokenizer.tokenizer,
         thinking=thinking,
         raw=raw,
-        vocab_size=model.vocab_size,
-        max_positions=model.max_positions,
+        vocab_size=target.vocab_size,
+        max_positions=target.max_positions,
         max_new_tokens=max_new_tokens,
         lookahead=lookahead,
     )
-    return Asked(prompts, model, tokenizer, given)
+    return Asked(prompts, target, tokenizer, given)
 
 
 def _finite(context: click.Context, param: click.Parameter, value: float) -> float:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.cli.engine_options import engine_options
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
 from drafter_audit.cli.prompt_options import answer_options, prompt_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.ranks import Rank
+
+if TYPE_CHECKING:
+    from drafter_audit.recording.engine.job import Engine
 
 
 @click.command()
@@ -47,6 +53,7 @@ from drafter_audit.cli.target_options import TargetOptions, target_options
 @prompt_options
 @answer_options
 @target_options
+@engine_options
 @offline_option
 @format_option
 @click.pass_context
@@ -64,6 +71,7 @@ def record(
     temperature: float,
     seed: int,
     target: TargetOptions,
+    engine: Engine | None,
     style: str,
 ) -> None:
     """Record a target once, to replay drafters on it many times: its answers, states and likeliest tokens.
@@ -74,20 +82,24 @@ def record(
     \b
     drafter-audit record ./ours --target moonshotai/Kimi-K2.5 --prompts prompts.jsonl -o rec/
     drafter-audit record --target ./target --boundaries all -o rec/
+    drafter-audit record ./ours --engine vllm --engine-python vllm/bin/python -o rec/
     """
-    from drafter_audit.cli.recorded import Answers, States, recorded
+    from drafter_audit.cli.recorded import Answers, States, recorded, recorded_by
     from drafter_audit.recording.open import open_recording
     from drafter_audit.report.record_view import record_document, record_remarks, record_result
     from drafter_audit.report.sink import emit, tell
 
     asked = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     states = States(boundaries, _states_of_all(boundaries, all_tokens), lookahead)
-    made = recorded(drafters, folder, target, asked, states, context.obj)
-    if made.target.ranks.first:
+    if engine is None:
+        notes = recorded(drafters, folder, target, asked, states, context.obj).notes
+    else:
+        notes = recorded_by(engine, drafters, folder, target, asked, states, context.obj)
+    if Rank.here().first:
         recording = open_recording(folder)
-        result = record_result(recording) | {"notes": list(made.notes)}
+        result = record_result(recording) | {"notes": list(notes)}
         emit(record_document(recording), result, style=style, output=None, command=context.obj)
-        for remark in (*made.notes, *record_remarks(recording)):
+        for remark in (*notes, *record_remarks(recording)):
             tell(remark)
 
 

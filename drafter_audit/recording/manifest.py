@@ -40,7 +40,8 @@ class Manifest:
 
     `boundaries` are those that every prompt has; the first prompts have all, until they hold `all_tokens` states.
     `prompts_sha256` is over the bytes of the prompt file, `tokens_sha256` over what the target was given. `thinking` is
-    None where nobody chose. `libraries` maps names to versions. `answers` are complete once the recording is finished.
+    None where nobody chose. `engine`, such as "vllm", ran the target with `engine_args`, None: transformers did.
+    `libraries` maps names to versions. `answers` are complete once the recording is finished.
     """
 
     target: str
@@ -69,6 +70,8 @@ class Manifest:
     template_sha256: str | None = None
     devices: tuple[str, ...] = ()
     ranks: int = 1
+    engine: str | None = None
+    engine_args: tuple[str, ...] = ()
     tool_version: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
@@ -104,8 +107,11 @@ def from_text(text: str | bytes, where: str) -> tuple[Manifest, Status]:
     if not isinstance(answers, list):
         raise RecordingError("no list of answers", where, _MEND)
     made = tuple(filled(Answer, each, where) for each in answers)
-    return filled(Manifest, {**raw, "answers": made}, where), status
+    return filled(Manifest, {**_SINCE, **raw, "answers": made}, where), status
 
+
+_SINCE: Mapping[str, Any] = {"engine": None, "engine_args": []}
+"""Fields that came later, with what they are in a manifest that lacks them."""
 
 _MEND = "the manifest is damaged: restore it, or record anew"
 
