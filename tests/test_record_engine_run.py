@@ -1,0 +1,72 @@
+"""The reference pair recorded by vLLM and by transformers, by the command: VLLM_PYTHON names vLLM's Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from drafter_audit.cli.main import main
+from drafter_audit.errors import EXIT_OK
+from drafter_audit.recording.open import open_recording
+from tests.engines_run.vllm_pair import token_rows
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python that has vLLM's CPU build"),
+]
+
+AS_CLOSE = 1e-4
+ALL_TOKENS = 60  # the first prompt has more
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Folders of the two recordings, by vLLM first: eight prompts, every boundary of the first of them."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "prompts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in token_rows()[:8]))
+    given = ["record", "tiny", "--target", "tiny-target", "--prompts", str(folder / "prompts.jsonl")]
+    how = ["--max-new-tokens", "64", "--boundaries", "all", "--all-tokens", str(ALL_TOKENS)]
+    engine = ["--engine", "vllm", "--engine-python", os.environ["VLLM_PYTHON"]]
+    assert main([*given, *how, *engine, "-o", str(folder / "vllm")]) == EXIT_OK
+    assert main([*given, *how, "-o", str(folder / "transformers")]) == EXIT_OK
+    return folder / "vllm", folder / "transformers"
+
+
+def test_they_are_the_same(both: tuple[Path, Path]) -> None:
+    theirs, ours = map(open_recording, both)
+    assert (theirs.manifest.engine, ours.manifest.engine) == ("vllm", None)
+    assert theirs.manifest.boundaries == ours.manifest.boundaries
+    counts = []
+    for one, other in zip(ours.prompts(), theirs.prompts(), strict=True):
+        assert torch.equal(one.tokens, other.tokens)
+        assert (one.answer_length, one.capped, one.boundaries) == (other.answer_length, other.capped, other.boundaries)
+        assert float((one.states - other.states).abs().max()) < AS_CLOSE
+        assert float((one.top_logits - one.logsumexp[:, None] - other.top_logits).abs().max()) < AS_CLOSE
+        assert float((one.gaps - other.gaps).abs().max()) < AS_CLOSE
+        counts.append(len(other.boundaries))
+    assert counts[0] == theirs.manifest.num_layers + 1 > counts[-1]
+
+
+def test_they_replay_alike(both: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    theirs, ours = (told(capsys, "decode", "tiny", folder) for folder in both)
+    same = ("accept_len", "rounds", "accepted", "drafted", "tokens", "histogram", "per_prompt", "stop")
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    assert ours["accept_len"] > 2
+
+
+def test_wiring_says_the_same(both: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    theirs, ours = (told(capsys, "wiring", "tiny", folder) for folder in both)
+    assert ours["verdict"] == theirs["verdict"]
+    assert ours["declared"]["accept_len"] == theirs["declared"]["accept_len"]
+    assert abs(ours["declared"]["kl"] - theirs["declared"]["kl"]) < AS_CLOSE
+
+
+def told(capsys: pytest.CaptureFixture[str], command: str, drafter: str, recording: Path) -> dict[str, Any]:
+    main([command, drafter, "--recording", str(recording), "--format", "json"])
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
