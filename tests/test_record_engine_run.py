@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python that has vLLM's CPU build"),
 ]
 
-AS_CLOSE = 1e-4
+AS_CLOSE, OF_NORM = 1e-4, 1e-5
+LAST = 12  # the last boundary: its numbers reach 500, and float32 knows them to 3e-5
 ALL_TOKENS = 60  # the first prompt has more
 
 
@@ -45,7 +46,9 @@ def test_they_are_the_same(both: tuple[Path, Path]) -> None:
     for one, other in zip(ours.prompts(), theirs.prompts(), strict=True):
         assert torch.equal(one.tokens, other.tokens)
         assert (one.answer_length, one.capped, one.boundaries) == (other.answer_length, other.capped, other.boundaries)
-        assert float((one.states - other.states).abs().max()) < AS_CLOSE
+        apart = one.states - other.states
+        assert float((apart.norm(dim=-1) / one.states.norm(dim=-1)).max()) < OF_NORM
+        assert float(apart[:LAST].abs().max()) < AS_CLOSE
         assert float((one.top_logits - one.logsumexp[:, None] - other.top_logits).abs().max()) < AS_CLOSE
         assert float((one.gaps - other.gaps).abs().max()) < AS_CLOSE
         counts.append(len(other.boundaries))

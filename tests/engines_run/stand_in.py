@@ -52,9 +52,9 @@ def _placed(kept: Path, path: Path) -> None:
 
 def _cut(path: Path, rows: int) -> None:
     """As a vLLM does that does not know `include_output_tokens`."""
-    from safetensors.torch import load_file, save_file
+    from safetensors.numpy import load_file, save_file
 
-    save_file({name: tensor[:rows].clone() for name, tensor in load_file(path).items()}, path)
+    save_file({name: tensor[:rows].copy() for name, tensor in load_file(path).items()}, path)
 
 
 if __name__ == "__main__":
