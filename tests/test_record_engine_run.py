@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +35,55 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Folders of the two recordings, by vLLM first: eight prompts, every boundary of the first of them."""
     folder = tmp_path_factory.mktemp("recorded")
     (folder / "prompts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in token_rows()[:8]))
+    assert main(command(folder, "vllm", *engine())) == EXIT_OK
+    assert main(command(folder, "transformers")) == EXIT_OK
+    return folder / "vllm", folder / "transformers"
+
+
+def command(folder: Path, into: str, *more: str) -> list[str]:
     given = ["record", "tiny", "--target", "tiny-target", "--prompts", str(folder / "prompts.jsonl")]
     how = ["--max-new-tokens", "64", "--boundaries", "all", "--all-tokens", str(ALL_TOKENS)]
-    engine = ["--engine", "vllm", "--engine-python", os.environ["VLLM_PYTHON"]]
-    assert main([*given, *how, *engine, "-o", str(folder / "vllm")]) == EXIT_OK
-    assert main([*given, *how, "-o", str(folder / "transformers")]) == EXIT_OK
-    return folder / "vllm", folder / "transformers"
+    return [*given, *how, *more, "-o", str(folder / into)]
+
+
+def engine() -> list[str]:
+    return ["--engine", "vllm", "--engine-python", os.environ["VLLM_PYTHON"]]
+
+
+def test_a_killed_command_leaves_no_engine_and_goes_on(both: tuple[Path, Path]) -> None:
+    """To the same bytes as the one that was not killed."""
+    whole, folder = both[0], both[0].parent
+    killed, root = folder / "killed", Path(__file__).parents[1]
+    run = [sys.executable, "-m", "drafter_audit", *command(folder, "killed", *engine())]
+    process = subprocess.Popen(run, env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.DEVNULL)
+    assert within(300, (killed / "00002.safetensors").exists)
+    workers = running(str(killed))
+    process.kill()
+    process.wait()
+    assert workers
+    assert within(10, lambda: not running(str(killed)))
+    assert not (killed / "00007.safetensors").exists()
+    stayed = (killed / "00000.safetensors").stat().st_mtime_ns
+    assert main(command(folder, "killed", *engine())) == EXIT_OK
+    assert (killed / "00000.safetensors").stat().st_mtime_ns == stayed
+    for path in whole.glob("0*"):
+        assert (killed / path.name).read_bytes() == path.read_bytes()
+
+
+def running(folder: str) -> list[str]:
+    """Processes of vLLM's worker for a recording in `folder`."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_text())
+    return [line for line in lines if "vllm_worker.py" in line and folder in line]
+
+
+def within(seconds: float, met: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not met() and time.monotonic() < until:
+        time.sleep(0.05)
+    return met()
 
 
 def test_they_are_the_same(both: tuple[Path, Path]) -> None:

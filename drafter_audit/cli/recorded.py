@@ -118,13 +118,15 @@ def recorded_by(
 
     ready = _ready(described, drafters, folder, target, asked, states, command)
     found, named = ready.asked, states.boundaries not in ("default", "all")
-    kept = found.target.given(ready.settings.boundaries, named=named)
+    asked_for = ready.settings.boundaries
+    kept = found.target.given(asked_for, named=named)
     ready = replace(ready, settings=replace(ready.settings, boundaries=kept))
     _tell_size(ready)
     tell(f"{engine.name} loads the target, which may take long: its log is {folder / '.engine' / 'log'}")
     with watch_prompts("Recording", len(found.given)) as watch:
         record_served(Served(found.target, found.given, ready.settings, engine, ready.origin), folder, watch)
-    return found.notes
+    left_out = ready.settings.boundaries != asked_for
+    return (*found.notes, *([f"{engine.name} gives no boundary 0 of this target: it is left out"] if left_out else []))
 
 
 @dataclass(frozen=True)
