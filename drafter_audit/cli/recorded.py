@@ -122,9 +122,8 @@ def recorded_by(
     kept = found.target.given(asked_for, named=named)
     ready = replace(ready, settings=replace(ready.settings, boundaries=kept))
     _tell_size(ready)
-    tell(
-        f"for answers that are missing {engine.name} loads the target, which may take long: its log is {folder / '.engine' / 'log'}"
-    )
+    log = folder / ".engine" / "log"
+    tell(f"for answers that are missing {engine.name} loads the target, which may take long: its log is {log}")
     with watch_prompts("Recording", len(found.given)) as watch:
         record_served(Served(found.target, found.given, ready.settings, engine, ready.origin), folder, watch)
     left_out = ready.settings.boundaries != asked_for
