@@ -25,9 +25,10 @@ from benchmarks.loops import forwards_alone, one_prefill, plain_generation, with
 from benchmarks.pairs import Pair, bundled_pair, random_pair
 from drafter_audit.decode.live import LiveRun, decode_live
 from drafter_audit.decode.outcome import replay_result
-from drafter_audit.decode.replay import ReplayRun, replay
+from drafter_audit.decode.replay import ReplayRun, replay, replay_shapes
 from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.sweep import sweep_result
+from drafter_audit.measure.shape import shape_of
 from drafter_audit.recording import make
 from drafter_audit.recording.open import open_recording
 
@@ -130,11 +131,15 @@ class Loops:
         rounds = timed(spent, "without caches", lambda: without_caches(pair, asked))
         replayed = timed(spent, "replay", lambda: self._replay(STEPS))
         timed(spent, "replay at 10", lambda: replay_result(self._replay(MOST)).to_dict())
-        timed(spent, "sweep", lambda: sweep_result(self._replay(MOST), range(1, MOST + 1)).to_dict())
+        timed(spent, "sweep", lambda: sweep_result(self._swept()).to_dict())
         timed(spent, "record", lambda: self._record(folder, self._recorded))
         self._record_plainly(folder, spent)
         check_same(live, rounds, replayed)
         return spent
+
+    def _swept(self) -> tuple[ReplayRun, ...]:
+        shapes = [shape_of(steps) for steps in range(1, MOST + 1)]
+        return replay_shapes(self._pair.drafter, open_recording(self._folder), shapes)
 
     def _replay(self, steps: int) -> ReplayRun:
         return replay(self._pair.drafter, open_recording(self._folder), steps)

@@ -98,7 +98,7 @@ def reading(pair: Pair, seen: list[tuple[str, int, int]]) -> Iterator[None]:
 
 def test_a_loop_that_accepts_other_drafts_ends_the_run(pair: Pair) -> None:
     live = decode_live(pair.drafter, pair.target, pair.prompts, ASKED)
-    replayed = ReplayRun(pair.drafter.spec, MANIFEST, ASKED.steps, ())
+    replayed = ReplayRun(pair.drafter.spec, MANIFEST, ASKED.shape, ())
     with pytest.raises(SystemExit, match="error: accepted were"):
         check_same(live, live.rounds, replayed)
     with pytest.raises(SystemExit, match="error: accepted were"):

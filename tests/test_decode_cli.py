@@ -87,6 +87,46 @@ def test_a_replay_counts_what_the_live_run_counts(read: Any, recording: str, pro
     assert (replayed["timing"], replayed["lossless"]) == (None, None)
 
 
+TREE = ("--steps", "5", "--topk", "4", "--num-draft-tokens", "16")
+
+
+def test_a_tree_is_counted_alike_live_and_replayed(read: Any, audit: Audit, recording: str, prompts: str) -> None:
+    live = read("decode", "tiny", "--target", "tiny-target", "--prompts", prompts, "--max-new-tokens", "24", *TREE)
+    replayed = read("decode", "tiny", "--recording", recording, *TREE)
+    assert {name: live[name] for name in COUNTED} == {name: replayed[name] for name in COUNTED}
+    for told in (live, replayed):
+        assert (told["steps"], told["topk"], told["num_draft_tokens"]) == (5, 4, 16)
+        assert told["drafted"] == told["rounds"] * 15
+        assert sum(told["histogram"]) == told["rounds"]
+        assert sum(told["per_position_counts"]) == told["accepted"]
+    assert (live["lossless"]["mismatches"], live["ties"]) == (0, [])
+    assert replayed["accept_len"] >= read("decode", "tiny", "--recording", recording, *TREE[:2])["accept_len"]
+    _, out, _ = audit("decode", "tiny", "--recording", recording, *TREE)
+    assert "tree of 5 steps, top-k 4, 16 tokens verified a round" in out
+
+
+def test_a_sweep_of_trees_has_the_rows_of_each_alone(read: Any, recording: str) -> None:
+    cells = ("--steps", "1,3,5", "--topk", "1,2,4", "--num-draft-tokens", "6,16")
+    told = read("sweep", "tiny", "--recording", recording, *cells, "--verify-ms", "20", "--draft-ms", "1")
+    shapes = [(row["topk"], row["num_draft_tokens"], row["steps"]) for row in told["rows"]]
+    trees = [(2, 6, 3), (2, 6, 5), (2, 16, 5), (4, 6, 3), (4, 6, 5), (4, 16, 3), (4, 16, 5)]
+    assert shapes == [(1, 2, 1), (1, 4, 3), (1, 6, 5), *trees]
+    for row in told["rows"]:
+        shape = ("--steps", row["steps"], "--topk", row["topk"], "--num-draft-tokens", row["num_draft_tokens"])
+        alone = read("decode", "tiny", "--recording", recording, *map(str, shape))
+        shared = ("rounds", "accepted", "drafted", "histogram", "accept_len", "topk", "num_draft_tokens")
+        assert {name: row[name] for name in shared} == {name: alone[name] for name in shared}
+    assert told["best"]["tokens_per_s"] == max(row["tokens_per_s"] for row in told["rows"])
+    assert any("6 at 1 steps, top-k 2; 16 at 1 steps, top-k 2; 16 at 3 steps" in note for note in told["notes"])
+
+
+def test_sampled_trees_are_refused(audit: Audit, prompts: str) -> None:
+    asked = ("--target", "tiny-target", "--prompts", prompts, "--temperature", "0.7", *TREE)
+    code, out, err = audit("decode", "tiny", *asked)
+    assert (code, out) == (2, "")
+    assert "top-k 4 at temperature 0.7, where only chains are verified" in err
+
+
 def test_the_target_that_the_drafter_names_is_run_where_none_is_named(read: Any, prompts: str) -> None:
     told = read("decode", "tiny", "--prompts", prompts, "--max-new-tokens", "4", "--what-if", "2.8")
     assert told["target"]["ref"] == "tiny-target"
@@ -166,7 +206,15 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "prompts beside a recording": (("decode", "tiny", "--prompts", "p.jsonl"), "--prompts says how a target is run"),
     "a what-if without a run": (("decode", "tiny", "--what-if", "2"), "--what-if says how a target is run"),
     "a what-if out of reach": (("decode", "tiny", "--what-if", "4.5"), "a round of 3 steps emits 1 to 4 tokens"),
-    "a tree": (("decode", "tiny", "--topk", "4"), "a tree of top-k 4"),
+    "a tree of no size": (("decode", "tiny", "--topk", "4"), "number of tokens to verify is not said"),
+    "a tree too large": (("decode", "tiny", "--topk", "2", "--num-draft-tokens", "12"), "give 2 to 11"),
+    "a sweep of trees of no size": (("sweep", "tiny", "--topk", "1,4"), "number of tokens to verify is not said"),
+    "sizes of chains": (("sweep", "tiny", "--num-draft-tokens", "4"), "chains alone, which verify steps + 1"),
+    "words for beams": (("sweep", "tiny", "--topk", "wide"), "no list of beams: write 1, or 1,4,8"),
+    "a what-if beyond a small tree": (
+        ("decode", "tiny", "--topk", "4", "--num-draft-tokens", "3", "--what-if", "3.5"),
+        "a round of 2 steps emits 1 to 3 tokens",
+    ),
     "another number to verify": (("decode", "tiny", "--num-draft-tokens", "3"), "give 4"),
     "no steps": (("sweep", "tiny", "--steps", "3-1"), "no list of step counts"),
     "words for steps": (("sweep", "tiny", "--steps", "all"), "no list of step counts"),
@@ -200,6 +248,16 @@ def test_notes_on_prompts_and_the_tie_stand_in_the_result(read: Any, tmp_path: P
     assert told["timing"]["prefill_s"] > 0
 
 
+def test_a_recording_keeps_the_notes_and_every_replay_repeats_them(audit: Audit, read: Any, tmp_path: Path) -> None:
+    rows = '{"turns": ["Write the word yes.", "And now?"]}\n' + HELD_OUT.read_text().splitlines()[0]
+    (tmp_path / "turns.jsonl").write_text(rows)
+    rec = made(str(tmp_path / "turns.jsonl"), tmp_path / "rec")
+    for command in ("decode", "sweep"):
+        assert any("the first alone is asked" in note for note in read(command, "tiny", "--recording", rec)["notes"])
+    (note,) = json.loads((tmp_path / "rec/manifest.json").read_text())["notes"]
+    assert note in read("decode", "tiny", "--recording", rec)["notes"]
+
+
 def test_half_sized_logits_have_wider_ties_and_no_promise(audit: Audit, prompts: str, tmp_path: Path) -> None:
     folder = made(prompts, tmp_path / "rec", "--dtype", "bfloat16")
     out = " ".join(audit("decode", "tiny", "--recording", folder)[1].split())
@@ -221,6 +279,30 @@ def test_token_ids_pass_no_chat_template(audit: Audit, tmp_path: Path) -> None:
     out = " ".join(shown.split())
     assert "as token ids" in out
     assert "with the chat template" not in out
+
+
+def test_bare_text_that_the_target_ends_at_once_is_told(audit: Audit, tmp_path: Path) -> None:
+    """The reference target answers what passes its chat template, and to most else says its end token."""
+    prompts = str(tmp_path / "prompts.jsonl")
+    Path(prompts).write_text("".join(HELD_OUT.read_text().splitlines(keepends=True)[:2]))
+    rec = made(prompts, tmp_path / "rec", "--raw")
+    for how in (("decode", "tiny", "--prompts", prompts, "--raw"), ("sweep", "tiny", "--recording", rec)):
+        code, out, err = audit(*how)
+        assert (code, out, err.count("\n")) == (3, "", 1)
+        assert "bare text that the target ends at once, leave --raw out" in err
+    assert "record longer answers, without --raw" in audit("wiring", "tiny", "--recording", rec)[2]
+
+
+@pytest.mark.parametrize("command", ["decode", "wiring", "record"])
+def test_a_vocabulary_smaller_than_the_targets_is_refused_though_the_target_lends_its_rows(
+    audit: Audit, prompts: str, tmp_path: Path, command: str
+) -> None:
+    ref, _ = write_random(tmp_path / "drafter", drop=("embed_tokens.weight",))
+    into = ("-o", str(tmp_path / "rec")) if command == "record" else ()
+    code, out, err = audit(command, ref, "--target", "tiny-target", "--prompts", prompts, *into)
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "its vocabulary is of 60 tokens, the target's of 1024" in err
+    assert not (tmp_path / "rec").exists()
 
 
 def test_neither_target_nor_recording(audit: Audit, tmp_path: Path) -> None:

@@ -252,6 +252,36 @@ def test_a_sweep_tells_the_gain_of_each_step_and_the_best() -> None:
     assert told["rows"][0].keys() >= ROW
 
 
+def test_drafts_for_nothing_make_the_longest_chain_best_and_a_tie_goes_to_the_shorter() -> None:
+    def best(costs: StepCosts, sweep: SweepResult = SWEEP) -> int:
+        row = replace(sweep, costs=costs).best
+        assert row is not None
+        return row.acceptance.steps
+
+    assert best(StepCosts(verify_ms=10, draft_ms=0)) == 3
+    assert best(StepCosts(verify_ms=1, draft_ms=10)) == 1
+    alike = tuple(run([0, 1, min(2, k), 1], [1, 1], [0, 0, 1], [1], steps=k) for k in (1, 2, 3))
+    assert best(StepCosts(verify_ms=10, draft_ms=0), replace(SWEEP, acceptances=alike, ceilings=())) == 2
+
+
+def test_rows_of_trees_stand_behind_the_chains_and_gain_among_themselves() -> None:
+    def tree(accepted: list[int], steps: int, verified: int) -> Acceptance:
+        prompts = [PromptCounts.of("p", None, accepted, steps=steps)]
+        return Acceptance.pooled(prompts, steps=steps, topk=4, num_draft_tokens=verified)
+
+    trees = (tree([1, 0], 1, 4), tree([2, 1], 3, 4), tree([2, 2], 3, 8))
+    told = replace(SWEEP, acceptances=(*SWEEP.acceptances, *trees), ceilings=(), costs=StepCosts(20, 1)).to_dict()
+    shapes = [(row["topk"], row["num_draft_tokens"], row["steps"]) for row in told["rows"]]
+    assert shapes == [(1, 2, 1), (1, 3, 2), (1, 4, 3), (4, 4, 1), (4, 4, 3), (4, 8, 3)]
+    gains = [row["marginal_gain"] for row in told["rows"][3:]]
+    assert gains == pytest.approx([0.5, (2.5 - 1.5) / 2, 2 / 3])
+    assert [row["drafted"] for row in told["rows"][3:]] == [6, 6, 14]
+    assert told["best"] == told["rows"][5]
+    shown = render(sweep_document(replace(SWEEP, acceptances=trees, ceilings=(), costs=StepCosts(20, 1))), "table")
+    assert "3 steps of a tree, top-k 4, 8 tokens verified: 130.4 tokens/s" in shown
+    assert "top-k" not in render(sweep_document(SWEEP), "table")
+
+
 def test_a_sweep_as_it_is_shown() -> None:
     shown = render(sweep_document(SWEEP), "table")
     (best,) = (line for line in shown.splitlines() if line.endswith("best"))

@@ -4,6 +4,7 @@ Each case runs a real process under `-X importtime`, which lists every import th
 `try: import torch` too.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -99,6 +100,23 @@ def test_lint_loads_neither_the_hubs_client_nor_torch(drafters, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 8, "hidden_size": 64}')
     chains = imports("-m", "drafter_audit", "lint", drafters[0], "--target", str(tmp_path), "--fail-on", "never")
     assert leaks(chains, is_allowed=lambda top: top not in HEAVY - {"numpy"}) == []
+
+
+def test_check_without_a_recording_loads_what_lint_does(drafters):
+    """Neither the process that waits nor the one that measures loads torch: -X is handed on by the environment."""
+    command = [sys.executable, "-m", "drafter_audit", "check", drafters[0]]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    loaded = {name.partition(".")[0] for _, name in LINE.findall(run.stderr)}
+    assert run.returncode in (0, 1), last_words(run.stderr)
+    assert "lint" in run.stdout
+    assert loaded & HEAVY <= {"numpy"}
 
 
 def test_help_loads_click_and_the_standard_library_only(bare):

@@ -141,7 +141,7 @@ def test_a_text_that_takes_tokens_back_reads_on_as_a_fresh_one(family: str, tmp_
     for ahead, kept in ((4, 1), (4, 4), (4, 2), (3, 1), (4, 3), (4, 4), (4, 1), (4, 2)):
         wrong = torch.cat((known[length : length + kept], torch.full((ahead - kept,), 5)))
         logits, _ = text.read_ahead(wrong)
-        text.keep(kept)
+        text.keep(torch.arange(kept))
         fresh, _ = target.forward_with_taps(torch.cat((known[:length], wrong)), ())
         assert float((logits - fresh[length:]).abs().max()) < 1e-4 * max(1.0, float(fresh.abs().max()))
         length += kept
@@ -226,7 +226,7 @@ def test_what_does_not_fit_is_told_before_any_work(tmp_path: Path) -> None:
     never = replace(target, model=None)  # nothing may run it
     cases: list[tuple[type[AuditError], str, Drafter, TargetModel, Sequence[TokenPrompt]]] = [
         (CannotRunError, r"boundaries \[1, 2, 5\] of a target with 4 layers", deep, never, PROMPTS),
-        (CannotRunError, "an embedding of 80 rows for a target of 96 tokens", few, never, PROMPTS),
+        (CannotRunError, "its vocabulary is of 80 tokens, the target's of 96", few, never, PROMPTS),
         (
             CannotRunError,
             "3 states of width 32 where .* gives 3 of width 48",

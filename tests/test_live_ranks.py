@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from drafter_audit.model.target.load import load_target
 from tests.live_pairs import NARROW
 from tests.live_rank import RESULT, decoded
-from tests.test_target_ranks import START_S, half_on_disk
+from tests.test_target_ranks import START_S, half_on_disk, torchrun
 from tests.tiny_targets import write_family
 
 SPLIT = ("llama", "deepseek_v3")
@@ -22,14 +19,9 @@ SPLIT = ("llama", "deepseek_v3")
 def test_two_ranks_decode_what_one_process_does(tmp_path: Path) -> None:
     for name in SPLIT:
         write_family(name, tmp_path / name / "target", vocab_size=NARROW, pad_token_id=None)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    command += ["-m", "tests.live_rank", *(str(tmp_path / name) for name in SPLIT)]
-    root = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=5 * START_S, cwd=root, env=environment
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    folders = (str(tmp_path / name) for name in SPLIT)
+    code, stdout, stderr, _ = torchrun(*folders, module="tests.live_rank", limit=5 * START_S)
+    assert (code, stdout) == (0, ""), stderr
     for name in SPLIT:
         found = json.loads((tmp_path / name / RESULT).read_text())
         assert found == decoded(tmp_path / name, load_target(str(tmp_path / name / "target")))

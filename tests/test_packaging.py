@@ -146,7 +146,9 @@ def test_the_wheel_ships_the_reference_pair_and_not_what_made_it(wheel):
     shipped = {name for name in wheel.namelist() if name.startswith("drafter_audit/reference_models/tiny/")}
     folder = ROOT / "reference_models"
     pair = [path for part in ("target", "drafter") for path in (folder / "tiny" / part).iterdir()]
-    files = [*pair, folder / "tiny" / "README.md"]
+    linked = re.findall(r"\]\((?!http)([^)]+)\)", (folder / "tiny" / "README.md").read_text(encoding="utf-8"))
+    assert linked
+    files = [*pair, folder / "tiny" / "README.md", *(folder / "tiny" / link for link in linked)]
     assert shipped == {f"drafter_audit/reference_models/{path.relative_to(folder).as_posix()}" for path in files}
 
 

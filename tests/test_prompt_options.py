@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 
 
 @click.command()
-@prompt_options
 @answer_options
-def show(**given: Any) -> None:
-    click.echo(given)
+@click.pass_context
+def show(context: click.Context, answers: Answers) -> None:
+    context.obj.append(answers)
+
+
+def given(*arguments: str) -> Answers:
+    found: list[Answers] = []
+    CliRunner().invoke(show, arguments, obj=found)
+    return found[0]
 
 
 def test_defaults_and_values() -> None:
-    run = CliRunner().invoke
-    unset = {"max_new_tokens": 256, "temperature": 0.0, "seed": 0, "prompts": "pack", "raw": False, "thinking": None}
-    assert eval(run(show).output) == unset
-    given = "--prompts a.jsonl --raw --no-thinking --max-new-tokens 8 --seed 3 --temperature 0.5"
-    assert eval(run(show, shlex.split(given)).output) == {
-        "max_new_tokens": 8,
-        "temperature": 0.5,
-        "seed": 3,
-        "prompts": "a.jsonl",
-        "raw": True,
-        "thinking": False,
-    }
+    unset = Answers(prompts="pack", raw=False, thinking=None, max_new_tokens=256, temperature=0.0, seed=0)
+    assert given() == unset
+    told = given(*shlex.split("--prompts a.jsonl --raw --no-thinking --max-new-tokens 8 --seed 3 --temperature 0.5"))
+    assert told == Answers("a.jsonl", raw=True, thinking=False, max_new_tokens=8, temperature=0.5, seed=3)
 
 
 @pytest.mark.parametrize(

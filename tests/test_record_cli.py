@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,10 @@ import torch
 from drafter_audit.cli.main import main
 from drafter_audit.errors import EXIT_NOT_MEASURED, EXIT_OK, EXIT_USAGE
 from drafter_audit.recording.open import open_recording
+from tests.test_target_ranks import START_S, torchrun
 from tests.tiny_targets import edit_config, llama
 
 IDS = [list(range(9, 26)), [40, 3, 77, 12]]
-START_S = 300.0  # torchrun and the imports of two ranks, on a machine with other work
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +56,8 @@ def test_the_result_tells_what_was_recorded(here: Path, tmp_path: Path, capsys: 
     ]
     assert "note: the recording takes up to" in err
     assert "note: 2 of 2 answers are no whole text: 2 hit the cap, 0 loop" in err
+    assert "decode and sweep end with exit code 3 on these" in err
+    assert "note: 2 answers of two tokens or more: below 16 wiring decides little, and ends with 3" in err
     manifest = json.loads((tmp_path / "rec" / "manifest.json").read_text())
     assert manifest["command"] == result["command"]
 
@@ -106,26 +106,37 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(
     assert not (tmp_path / "rec").exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--boundaries", "few"), "no list of boundaries"),
+        (("--boundaries", "0,9"), "name some of 0..4"),
+        (("--max-new-tokens", "120"), "do not fit the target's 128 positions"),
+    ],
+)
+def test_what_the_config_forbids_is_told_before_weights_are_read(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], told: str
+) -> None:
+    """Of a target whose weights cannot be read: reading them would be the error."""
+    shutil.copytree(here / "target", tmp_path / "target")
+    (tmp_path / "target" / "model.safetensors").write_bytes(b"")
+    asked = command(here, tmp_path / "rec", "--target", str(tmp_path / "target"))
+    assert main(asked) == EXIT_NOT_MEASURED
+    assert told not in capsys.readouterr().err
+    assert main([*asked, *more]) in (EXIT_USAGE, EXIT_NOT_MEASURED)
+    assert told in capsys.readouterr().err
+
+
 def test_two_ranks_record_what_one_process_records(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command(here, tmp_path / "one", "--format", "json")) == EXIT_OK
     alone = printed(capsys)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    root = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONWARNINGS": "error"}
-    done = subprocess.run(
-        [*launch, "-m", "drafter_audit", *command(here, tmp_path / "two", "--format", "json")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-        cwd=root,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+    asked = command(here, tmp_path / "two", "--format", "json")
+    code, stdout, stderr, _ = torchrun(*asked, module="drafter_audit", limit=2 * START_S)
+    assert code == 0, stderr
     varying = {"recording", "command", "bytes"}
-    assert {k: v for k, v in json.loads(done.stdout).items() if k not in varying} == {
+    assert {k: v for k, v in json.loads(stdout).items() if k not in varying} == {
         k: v for k, v in alone.items() if k not in varying
     }
     one, two = open_recording(tmp_path / "one"), open_recording(tmp_path / "two")

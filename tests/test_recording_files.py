@@ -151,6 +151,14 @@ def test_what_is_no_whole_recording_is_refused(folder: Path, name: str) -> None:
     assert "rec" in failure.value.where
 
 
+def test_a_recording_from_before_there_were_notes_is_read_as_having_none(folder: Path) -> None:
+    path = folder / "manifest.json"
+    raw = json.loads(path.read_text())
+    del raw["notes"]
+    path.write_text(json.dumps(raw))
+    assert open_recording(folder).manifest.notes == ()
+
+
 def test_a_file_outside_the_folder_is_not_read(folder: Path) -> None:
     path = folder / "manifest.json"
     path.write_text(path.read_text().replace('"00001.safetensors"', '"../00001.safetensors"'))

@@ -193,6 +193,11 @@ def test_load_names_the_nearest_record():
         registry.load("moonshotai-kimi-k25")
 
 
+def test_load_names_no_record_as_near_where_none_is():
+    with pytest.raises(BadReferenceError, match=r"called 'nosuch', reference_models, list them: drafter-audit models$"):
+        registry.load("nosuch")
+
+
 def test_parse_rebuilds_nulls():
     record = registry.parse(GOOD, "someone-drafter")
     assert record.config == {"hidden_size": 64, "rope_scaling": None, "text_config": {"pad": None}}

@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 
 from drafter_audit import Drafter, load_drafter, open_drafter
 from drafter_audit.decode.fit import informed
-from drafter_audit.decode.replay import ReplayRun, replay, rounds_of
+from drafter_audit.decode.replay import ReplayRun, replay, replay_shapes, rounds_of
 from drafter_audit.drafter.wiring import declared_wiring
 from drafter_audit.errors import AuditError, CannotRunError, UsageError
+from drafter_audit.measure.shape import shape_of
 from tests.random_drafters import LLAMA, MLA, write_random
 from tests.recordings import Held, drafted, held, recorded, written
 
@@ -58,7 +59,7 @@ def accepted(run: ReplayRun, steps: int) -> list[list[int]]:
 def positions(run: ReplayRun) -> list[int]:
     """Rounds that accepted the draft at each position."""
     histogram = [sum(column) for column in zip(*(counts.histogram for counts in run.counts()), strict=True)]
-    return [sum(histogram[k:]) for k in range(1, run.steps + 1)]
+    return [sum(histogram[k:]) for k in range(1, run.shape.steps + 1)]
 
 
 def test_eagle_accepted_the_same_in_every_round() -> None:
@@ -118,14 +119,13 @@ def test_an_answer_written_from_drafts_accepts_those(tmp_path: Path, shape: str)
     assert [c.tokens for c in run.counts()] == [60 + seed for seed in range(6)]
 
 
-def test_a_run_at_ten_steps_holds_all_smaller_ones() -> None:
+def test_all_step_counts_from_one_reading_are_as_each_alone() -> None:
     drafter, recording = trained_drafter(), trained(48)
-    run = replay(drafter, recording, 10)
-    for steps in range(1, 11):
+    for steps, run in enumerate(replay_shapes(drafter, recording, [shape_of(k) for k in range(1, 11)]), 1):
         alone = replay(drafter, recording, steps)
-        assert run.counts(steps) == alone.counts()
-        assert run.ceiling(steps) == alone.ceiling()
-        assert run.ties(steps) == alone.ties()
+        assert run.counts() == alone.counts()
+        assert run.ceiling() == alone.ceiling()
+        assert (run.ties(), run.close_drafts()) == (alone.ties(), alone.close_drafts())
 
 
 def test_drafts_are_the_likeliest_of_unroll() -> None:
@@ -152,11 +152,11 @@ def test_the_ceiling_is_what_a_drafter_with_the_same_vocabulary_could_reach(tmp_
     inside, outside = min(known), min(set(range(60)) - known)
     tokens = torch.tensor([outside] * 6 + [inside, inside, outside] * 20)
     prompt = recorded("thirds", 5, 31, tokens, (2, 4, 5), torch.zeros((3, 66, 32)))
-    run = replay(drafter, held([prompt]), 5)
+    run, single = replay_shapes(drafter, held([prompt]), [shape_of(5), shape_of(1)])
     (ceiling,) = run.ceiling()
     assert (ceiling.histogram, ceiling.overshoot) == ((0, 0, 10, 0, 0, 0), 0)
     assert run.coverage == pytest.approx(20 / 31)
-    assert run.ceiling(1)[0].histogram == (10, 10)  # both tokens, then the third alone
+    assert single.ceiling()[0].histogram == (10, 10)  # both tokens, then the third alone
 
 
 def test_a_close_decision_is_listed() -> None:

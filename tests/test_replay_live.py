@@ -12,8 +12,9 @@ import pytest
 from drafter_audit import Drafter
 from drafter_audit.decode.live import decode_live
 from drafter_audit.decode.loading import planned
-from drafter_audit.decode.replay import ReplayRun, replay
+from drafter_audit.decode.replay import ReplayRun, replay_shapes
 from drafter_audit.decode.settings import Settings
+from drafter_audit.measure.shape import Shape, shape_of
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.tokenizer import load_tokenizer
@@ -46,32 +47,31 @@ def prompts(every: int) -> tuple[TokenPrompt, ...]:
     )
 
 
-def replayed(given: Sequence[TokenPrompt], folder: Path) -> ReplayRun:
+def replayed(given: Sequence[TokenPrompt], folder: Path, shapes: Sequence[Shape]) -> tuple[ReplayRun, ...]:
     drafter, target = pair()
     record(target, given, folder, Kept((2, 6, 9), max_new_tokens=NEW, lookahead=STEPS))
-    return replay(drafter, open_recording(folder), STEPS)
+    return replay_shapes(drafter, open_recording(folder), shapes)
 
 
-def apart(run: ReplayRun, given: Sequence[TokenPrompt], steps: int) -> list[str]:
+def apart(run: ReplayRun, given: Sequence[TokenPrompt]) -> list[str]:
     """The prompts that the two count differently, those with a tie of the target's left out."""
-    live = decode_live(*pair(), given, Settings(steps, NEW, plain=False)).counts
-    tied = {tie.prompt for tie in run.ties(steps)}
+    live = decode_live(*pair(), given, Settings(run.shape.steps, NEW, plain=False)).counts
+    tied = {tie.prompt for tie in run.ties()}
     assert len(tied) <= len(given) // 20
-    both = zip(live, run.counts(steps), strict=True)
+    both = zip(live, run.counts(), strict=True)
     return [mine.id for mine, its in both if mine != its and mine.id not in tied]
 
 
 def test_the_live_loop_counts_the_same(tmp_path: Path) -> None:
     given = prompts(20)
-    run = replayed(given, tmp_path / "rec")
-    assert {steps: apart(run, given, steps) for steps in (1, 3, 10)} == {1: [], 3: [], 10: []}
-    assert sum(counts.accepted for counts in run.counts()) > 50
+    runs = replayed(given, tmp_path / "rec", [shape_of(steps) for steps in (1, 3, 10)])
+    assert [apart(run, given) for run in runs] == [[], [], []]
+    assert sum(counts.accepted for counts in runs[-1].counts()) > 50
 
 
 @pytest.mark.slow
 def test_the_live_loop_counts_the_same_over_240_prompts_at_every_step_count(tmp_path: Path) -> None:
     given = prompts(1)
     assert len(given) == 240
-    run = replayed(given, tmp_path / "rec")
-    for steps in range(1, STEPS + 1):
-        assert apart(run, given, steps) == [], steps
+    for run in replayed(given, tmp_path / "rec", [shape_of(steps) for steps in range(1, STEPS + 1)]):
+        assert apart(run, given) == [], run.shape

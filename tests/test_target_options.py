@@ -43,9 +43,9 @@ def test_every_option_reaches_the_loader(tmp_path: Path) -> None:
     (tmp_path / "map.json").write_text(json.dumps({"model": "cpu", "lm_head": "disk"}))
     options = given(
         *("--target", ref, "--dtype", "bfloat16", "--device-map", str(tmp_path / "map.json")),
-        *("--offload-folder", str(tmp_path / "offload"), "--trust-remote-code", "--rank-timeout", "5"),
+        *("--offload-folder", str(tmp_path / "offload"), "--trust-remote-code"),
     )
-    assert (options.trust_remote_code, options.rank_timeout) == (True, 5.0)
+    assert options.trust_remote_code
     target = options.load("another/target")
     assert (target.ref, target.dtype) == (ref, "bfloat16")
     assert target.model.lm_head.weight.device.type == "meta"
@@ -67,6 +67,14 @@ def test_a_file_that_is_no_device_map(written: str | None, tmp_path: Path) -> No
         path.write_bytes(written.encode("utf-8", "surrogatepass"))
     with pytest.raises(UsageError, match="no device map"):
         given("--device-map", str(path))
+
+
+def test_only_a_rank_among_others_is_told_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="one process waits for no other rank, --rank-timeout, start it as torchrun"):
+        given("--rank-timeout", "5")
+    for name, value in {"TORCHELASTIC_RUN_ID": "one", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert given("--rank-timeout", "5").rank_timeout == 5.0
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])

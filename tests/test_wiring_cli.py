@@ -18,6 +18,7 @@ from tests.planted import planted
 PACK = Path(drafter_audit.__file__).with_name("prompts") / "pack.jsonl"
 EVERY = 4
 TOKENS = "48"
+TURNS = '{"turns": ["Write the word yes.", "And now?"]}\n'
 
 
 def slow(*values):
@@ -168,7 +169,7 @@ def test_an_engine_below_the_reference_loop_is_at_fault(wiring, engine, reached,
 
 def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
     few = tmp_path / "few.jsonl"
-    few.write_text("".join(Path(prompts).read_text().splitlines(keepends=True)[:16]))
+    few.write_text("".join([TURNS, *Path(prompts).read_text().splitlines(keepends=True)[:16]]))
     drafter = tmp_path / "drafter"
     drafter.mkdir()
     options = ("--target", "tiny-target", "--prompts", str(few), "--max-new-tokens", "24", "--confirm-live")
@@ -178,6 +179,7 @@ def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
     live = {one["wiring"]: one["accept_len"] for one in told["live"]}
     assert live["best"] == pytest.approx(told["profile"]["accept_len"], abs=0.02)
     assert live["declared"] < live["best"]
+    assert told["notes"] == ["1 of 17 prompts have several turns: the first alone is asked"]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,9 @@ def test_bad_input_is_one_line(recording, capsys, options, code, words):
 
 def test_too_few_prompts_decide_nothing(prompts, capsys, tmp_path):
     few = tmp_path / "few.jsonl"
-    few.write_text("".join(Path(prompts).read_text().splitlines(keepends=True)[:4]))
+    few.write_text("".join([TURNS, *Path(prompts).read_text().splitlines(keepends=True)[:4]]))
     options = ("--target", "tiny-target", "--prompts", str(few), "--max-new-tokens", "32")
     assert main(["wiring", "tiny", *options]) == 3
-    assert "inconclusive" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "inconclusive" in shown
+    assert shown.count("1 of 5 prompts have several turns: the first alone is asked") == 1

@@ -159,6 +159,7 @@ def found_as_planted(folder, recording, healthy, names):
         assert fault.kl_interval[0] > 0
         assert fault.kl_after < fault.kl_before
         assert fault.costs == (fault.knob != "final_norm")  # which changes how sure it is, not what it drafts
+        assert fault.steps == ("later" if fault.knob == "feedback" else "first")
     told = found.to_dict()["faults"]
     assert all({"knob", "from", "to", "kl_before", "kl_after", "interval", "costs"} <= set(one) for one in told)
 
@@ -169,6 +170,18 @@ def test_too_few_prompts_blame_nothing_and_say_how_many_it_takes(tmp_path, tiny_
     found = search(open_probe(planted(tmp_path, "ids -1"), few))
     assert found.faults == ()
     assert found.inconclusive == "12 answers of two tokens or more: at least 16 are needed, half to confirm on"
+    right = next(one for one in found.hypotheses if one.value == TRAINED)
+    assert right.outcome == "indistinguishable"
+    assert right.prompts_needed >= 16
+
+
+def test_a_gain_below_the_least_asked_for_is_blamed_on_nothing(tmp_path, tiny_recording):
+    """Slot 0 a layer late is worth a third of KL: sure, and less than nine tenths. More prompts change nothing."""
+    found = search(open_probe(planted(tmp_path, "slot 0 +1"), tiny_recording), min_gain=0.9)
+    right = next(one for one in found.hypotheses if one.value == TRAINED)
+    assert found.faults == ()
+    assert right.delta_kl_interval[1] < 0
+    assert (right.outcome, right.prompts_needed) == ("indistinguishable", None)
 
 
 def test_a_control_above_chance_breaks_off(tiny_recording, monkeypatch):

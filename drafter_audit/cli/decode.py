@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import click
 
-from drafter_audit.cli.chain_options import chain_options, check_chain
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, asked_of, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.recording_options import (
     Recorded,
     only_with_a_target,
@@ -19,11 +14,8 @@ from drafter_audit.cli.recording_options import (
     recording_option,
     replayed,
 )
-from drafter_audit.cli.target_options import TargetOptions, target_of, target_options
-
-if TYPE_CHECKING:
-    from drafter_audit.decode.result import DecodeResult
-    from drafter_audit.decode.settings import Settings
+from drafter_audit.cli.shape_options import shape_options
+from drafter_audit.cli.target_options import TargetOptions, target_options
 
 
 @click.command()
@@ -35,9 +27,9 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Tokens that a round drafts.",
+    help="Draft steps of a round: the most tokens that it accepts.",
 )
-@chain_options
+@shape_options
 @click.option(
     "--what-if",
     metavar="X",
@@ -45,7 +37,6 @@ if TYPE_CHECKING:
     multiple=True,
     help="Also say what an accept_len of X would be worth, at the cycle that was measured. With --target only.",
 )
-@prompt_options
 @answer_options
 @target_options
 @offline_option
@@ -59,12 +50,7 @@ def decode(
     topk: int,
     num_draft_tokens: int | None,
     what_if: tuple[float, ...],
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
     style: str,
     output: str | None,
@@ -80,71 +66,27 @@ def decode(
     drafter-audit decode ./ours ./theirs --recording rec/
     drafter-audit decode ./ours --recording rec-bf16/ --recording rec-int4/
     drafter-audit decode ./ours --recording dumped/ --boundaries 2,30,58
+    drafter-audit decode ./ours --recording rec/ --steps 5 --topk 4 --num-draft-tokens 16
     """
     from drafter_audit.cli.measured import end_unmeasured
+    from drafter_audit.cli.ran import ran
     from drafter_audit.decode.outcome import replay_result
     from drafter_audit.decode.result import DecodeResults
-    from drafter_audit.decode.settings import Settings
     from drafter_audit.measure.costs import check_reachable
+    from drafter_audit.measure.shape import shape_of
     from drafter_audit.report.decode_view import decode_document
     from drafter_audit.report.sink import emit
 
-    check_chain(topk, num_draft_tokens, steps)
+    shape = shape_of(steps, topk, num_draft_tokens)
     for value in what_if:
-        check_reachable(value, steps)
+        check_reachable(value, shape.deepest)
     if recorded.folders:
         only_with_a_target(context)
         recordings = opened(context, recorded, drafters, steps, target.ref)
-        runs = replayed(drafters, recordings, steps, target.ref, target.dtype)
-        results = DecodeResults(tuple(replay_result(run) for run in runs))
+        runs = replayed(drafters, recordings, [shape], target.ref, target.dtype)
+        results = DecodeResults(tuple(replay_result(run) for (run,) in runs))
     else:
         only_with_dumps(context)
-        settings = Settings(steps, max_new_tokens, temperature, seed)
-        results = DecodeResults(_ran(drafters, target, _Asked(prompts, raw, thinking, what_if, settings)))
+        results = DecodeResults(ran(drafters, target, answers, answers.settings(shape), what_if))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, [result.acceptance for result in results.results])
-
-
-_NAME_ONE = "name the target to run, or a recording of it with --recording"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a live run is asked for."""
-
-    prompts: str
-    raw: bool
-    thinking: bool | None
-    what_if: tuple[float, ...]
-    settings: Settings
-
-
-def _ran(drafters: Sequence[str], target: TargetOptions, asked: _Asked) -> tuple[DecodeResult, ...]:
-    """Each drafter beside the target, which is loaded once. All that can be refused is, before the first round."""
-    from drafter_audit.decode.live import decode_live
-    from drafter_audit.decode.loading import planned
-    from drafter_audit.decode.outcome import live_result, ran_with
-    from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.prompts.read import read_prompts
-
-    settings, prompt_set = asked.settings, read_prompts(asked.prompts)
-    ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
-    ready = asked_of(
-        target.load,
-        ref,
-        prompt_set,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        trusted=target.trust_remote_code,
-        max_new_tokens=settings.max_new_tokens,
-        lookahead=settings.steps - 1,
-    )
-    plans = [planned(drafter, ready.target, target.ref) for drafter in drafters]
-    results = []
-    for plan in plans:
-        drafter = plan.load(target.dtype or ready.target.dtype)
-        provenance = ran_with(plan.spec, ready.target, prompt_set, settings, raw=asked.raw, thinking=asked.thinking)
-        run = decode_live(drafter, ready.target, ready.given, settings)
-        notes = (*ready.notes, *drafter.loaded.notes)
-        results.append(live_result(run, provenance, settings.steps, asked.what_if, notes))
-    return tuple(results)

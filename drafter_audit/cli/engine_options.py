@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.errors import UsageError
 from drafter_audit.ranks import Rank
@@ -21,45 +22,45 @@ _OURS = ("engine_python", "engine_args", "env", "engine_timeout")
 _NOT_WITH_ONE = ("device_map", "offload_folder", "rank_timeout")
 
 
-def engine_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--engine and how it is started. The command gets all of them as one `engine: Engine | None`."""
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the command line says of an engine that is to run the target; `engine` is None where none is."""
 
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        named, python, args, env, timeout = (given.pop(name) for name in ("engine", *_OURS))
-        context, target = click.get_current_context(), given["target"]
-        assert isinstance(target, TargetOptions)
-        engine = None if named is None else _engine(context, python, args, env, timeout, target)  # type: ignore[arg-type]
-        if engine is None:
+    engine: str | None
+    engine_python: str | None
+    engine_args: str
+    env: Mapping[str, str]
+    engine_timeout: int
+
+    def chosen(self, context: click.Context, target: TargetOptions) -> Engine | None:
+        """None: transformers runs the target. Raises UsageError for an option that the one who runs it does not take,
+        and for what an engine must be told and is not."""
+        from drafter_audit.recording.engine.job import Engine
+
+        if self.engine is None:
             _refuse(context, _OURS, "it says how an engine is started", "add --engine vllm")
-        return command(*arguments, engine=engine, **given)
+            return None
+        _refuse(context, _NOT_WITH_ONE, "it says how transformers runs a target", "say it in --engine-args")
+        if self.engine_python is None:
+            mend = "name it, such as vllm/bin/python"
+            raise UsageError("which Python has the engine is not said", "--engine-python", mend)
+        if Rank.here().size > 1:
+            mend = "leave it out, and say how many in --engine-args"
+            raise UsageError("an engine starts its own ranks", "torchrun", mend)
+        trusted = ("--trust-remote-code",) if target.trust_remote_code else ()
+        arguments = (*trusted, *_split(self.engine_args))
+        return Engine(self.engine_python, arguments, self.env, float(self.engine_timeout), self.engine)
 
-    wrapped: Callable[..., object] = gathered
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+
+def engine_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--engine and how it is started, as one argument `engine: EngineOptions`."""
+    return gathered(command, EngineOptions, "engine", _OPTIONS)
 
 
-def _engine(
-    context: click.Context, python: str | None, args: str, env: tuple[str, ...], timeout: int, target: TargetOptions
-) -> Engine:
-    """Raises UsageError for what an engine does not take."""
-    from drafter_audit.recording.engine.job import Engine
-
-    if python is None:
-        raise UsageError(
-            "which Python has the engine is not said", "--engine-python", "name it, such as vllm/bin/python"
-        )
-    if Rank.here().size > 1:
-        raise UsageError(
-            "an engine starts its own ranks", "torchrun", "leave it out, and say how many in --engine-args"
-        )
-    _refuse(context, _NOT_WITH_ONE, "it says how transformers runs a target", "say it in --engine-args, to the engine")
-    trusted = ("--trust-remote-code",) if target.trust_remote_code else ()
-    pairs = [each.partition("=") for each in env]
-    if not all(name and mark for name, mark, _ in pairs):
-        raise UsageError("no variable with its value", "--env", "write NAME=VALUE, such as NCCL_PROTO=LL")
-    return Engine(python, (*trusted, *_split(args)), {name: value for name, _, value in pairs}, float(timeout))
+def _refuse(context: click.Context, names: Sequence[str], what: str, mend: str) -> None:
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(what, f"--{name.replace('_', '-')}", mend)
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -69,10 +70,11 @@ def _split(text: str) -> tuple[str, ...]:
         raise UsageError(f"it cannot be read: {error}", "--engine-args", "quote it as for a shell") from error
 
 
-def _refuse(context: click.Context, names: tuple[str, ...], what: str, mend: str) -> None:
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(what, f"--{name.replace('_', '-')}", mend)
+def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    if not all(name and mark for name, mark, _ in pairs):
+        raise UsageError("no variable with its value", "--env", "write NAME=VALUE, such as NCCL_PROTO=LL")
+    return {name: value for name, _, value in pairs}
 
 
 _OPTIONS = (
@@ -90,7 +92,11 @@ _OPTIONS = (
         help="More for the engine, as its server takes it: '--tensor-parallel-size 8'.",
     ),
     click.option(
-        "--env", metavar="NAME=VALUE", multiple=True, help="A variable of the engine's environment; may be repeated."
+        "--env",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_variables,
+        help="A variable of the engine's environment; may be repeated.",
     ),
     click.option(
         "--engine-timeout",

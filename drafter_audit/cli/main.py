@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import click
 
 from drafter_audit import __version__
+from drafter_audit.cli.check import check
 from drafter_audit.cli.compare import compare
 from drafter_audit.cli.decode import decode
 from drafter_audit.cli.lint import lint
@@ -47,7 +48,7 @@ def cli(context: click.Context) -> None:
         context.exit()  # what runs no target, rank 0 does alone
 
 
-for _command in (compare, lint, params, models, decode, record, sweep, wiring):
+for _command in (compare, lint, params, models, decode, record, sweep, wiring, check):
     cli.add_command(_command)
 
 

@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -45,6 +47,21 @@ def _of_the_pair(incomplete: str) -> list[CompletionItem]:
     from drafter_audit.facts import pair
 
     return [CompletionItem(name) for name in pair.NAMES if name.startswith(incomplete)]
+
+
+def gathered(command: Callable[..., object], kind: type, name: str, options: Sequence[Any]) -> Callable[..., object]:
+    """The command with these click `options`, which it gets as one argument `name`: the dataclass `kind`, whose fields
+    they are called by."""
+
+    @wraps(command)
+    def called(*arguments: object, **given: object) -> object:
+        values = {field.name: given.pop(field.name) for field in fields(kind)}
+        return command(*arguments, **{name: kind(**values)}, **given)
+
+    made: Callable[..., object] = called
+    for option in reversed(options):
+        made = option(made)
+    return made
 
 
 def output_options(command: Command) -> Command:

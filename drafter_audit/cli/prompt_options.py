@@ -4,90 +4,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.cli.options import gathered
+
 if TYPE_CHECKING:
+    from drafter_audit.decode.settings import Settings
+    from drafter_audit.measure.shape import Shape
+    from drafter_audit.model.target.sizes import TargetSizes
     from drafter_audit.model.target.tokenizer import TargetTokenizer
     from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
 
-Command = TypeVar("Command", bound=Callable[..., object])
+
+@dataclass(frozen=True)
+class Answers:
+    """What the options ask for. `thinking` is None where it is left to rows and template."""
+
+    prompts: str
+    raw: bool
+    thinking: bool | None
+    max_new_tokens: int
+    temperature: float
+    seed: int
+
+    def settings(self, shape: Shape, *, plain: bool = True) -> Settings:
+        """Those of the live loop, for rounds of that shape."""
+        from drafter_audit.decode.settings import Settings
+
+        return Settings(
+            max_new_tokens=self.max_new_tokens,
+            temperature=self.temperature,
+            seed=self.seed,
+            plain=plain,
+            **asdict(shape),
+        )
 
 
-class Answering(Protocol):
-    """A target that answers: one that runs here, or that an engine runs."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def max_positions(self) -> int | None: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-
-Who = TypeVar("Who", bound=Answering)
-
-
-def prompt_options(command: Command) -> Command:
-    """--prompts, --raw, --thinking: the arguments `prompts`, `raw`, `thinking`."""
-    for option in (_THINKING, _RAW, _PROMPTS):
-        command = option(command)
-    return command
-
-
-def answer_options(command: Command) -> Command:
-    """--max-new-tokens, --temperature, --seed."""
-    for option in (_SEED, _TEMPERATURE, _MAX_NEW_TOKENS):
-        command = option(command)
-    return command
+def answer_options(command: Callable[..., object]) -> Callable[..., object]:
+    """--prompts, how they become tokens, and how they are answered, as one argument `answers: Answers`."""
+    return gathered(command, Answers, "answers", _OPTIONS)
 
 
 @dataclass(frozen=True)
-class Asked(Generic[Who]):
-    """What a target is asked: `given` are the tokens of `prompts`. `tokenizer` is None where all of them are ids."""
+class Asked:
+    """What a target is asked, none of whose weights is read yet: `given` are the tokens of `prompts`. `tokenizer` is
+    None where all of them are ids."""
 
+    sizes: TargetSizes
     prompts: PromptSet
-    target: Who
     tokenizer: TargetTokenizer | None
     given: tuple[TokenPrompt, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the prompts, the tokenizer and the target a reader of the result must know."""
-        return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()), *self.target.notes)
+        """What of the prompts and the tokenizer a reader of the result must know."""
+        return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()))
 
 
 def asked_of(
-    load: Callable[[str], Who],
-    ref: str,
-    prompts: PromptSet,
-    *,
-    thinking: bool | None,
-    raw: bool,
-    trusted: bool,
-    max_new_tokens: int,
-    lookahead: int,
-) -> Asked[Who]:
-    """The target `ref` as `load` gives it, and its prompts, checked. Code of its repository runs where it is `trusted`.
-    Raises what these raise."""
+    sizes: TargetSizes, prompts: PromptSet, answers: Answers, lookahead: int, *, trust_remote_code: bool
+) -> Asked:
+    """The prompts as tokens of the target of these `sizes`, checked to fit it. Raises what these raise."""
     from drafter_audit.model.target.tokenizer import load_tokenizer
     from drafter_audit.prompts.render import render
 
-    tokenizer = load_tokenizer(ref, trust_remote_code=trusted) if prompts.needs_tokenizer else None
-    target = load(ref)
+    tokenizer = load_tokenizer(sizes.ref, trust_remote_code=trust_remote_code) if prompts.needs_tokenizer else None
     given = render(
         prompts,
         None if tokenizer is None else tokenizer.tokenizer,
-        thinking=thinking,
-        raw=raw,
-        vocab_size=target.vocab_size,
-        max_positions=target.max_positions,
-        max_new_tokens=max_new_tokens,
+        thinking=answers.thinking,
+        raw=answers.raw,
+        vocab_size=sizes.vocab_size,
+        max_positions=sizes.max_positions,
+        max_new_tokens=answers.max_new_tokens,
         lookahead=lookahead,
     )
-    return Asked(prompts, target, tokenizer, given)
+    return Asked(sizes, prompts, tokenizer, given)
 
 
 def _finite(context: click.Context, param: click.Parameter, value: float) -> float:
@@ -136,3 +131,4 @@ _SEED = click.option(
     show_default=True,
     help="Where sampling starts from.",
 )
+_OPTIONS = (_PROMPTS, _RAW, _THINKING, _MAX_NEW_TOKENS, _TEMPERATURE, _SEED)

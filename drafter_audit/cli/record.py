@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.engine_options import engine_options
+from drafter_audit.cli.engine_options import EngineOptions, engine_options
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.ranks import Rank
-
-if TYPE_CHECKING:
-    from drafter_audit.recording.engine.job import Engine
 
 
 @click.command()
@@ -50,7 +46,6 @@ if TYPE_CHECKING:
     show_default=True,
     help="Tokens to say beyond each answer: the most steps that can be replayed.",
 )
-@prompt_options
 @answer_options
 @target_options
 @engine_options
@@ -64,14 +59,9 @@ def record(
     boundaries: str,
     all_tokens: int | None,
     lookahead: int,
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
-    engine: Engine | None,
+    engine: EngineOptions,
     style: str,
 ) -> None:
     """Record a target once, to replay drafters on it many times: its answers, states and likeliest tokens.
@@ -84,22 +74,21 @@ def record(
     drafter-audit record --target ./target --boundaries all -o rec/
     drafter-audit record ./ours --engine vllm --engine-python vllm/bin/python -o rec/
     """
-    from drafter_audit.cli.recorded import Answers, States, recorded, recorded_by
+    from drafter_audit.cli.recorded import States, recorded, recorded_by
     from drafter_audit.recording.open import open_recording
     from drafter_audit.report.record_view import record_document, record_remarks, record_result
     from drafter_audit.report.sink import emit, tell
 
-    asked = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     states = States(boundaries, _states_of_all(boundaries, all_tokens), lookahead)
-    if engine is None:
-        notes = recorded(drafters, folder, target, asked, states, context.obj).notes
+    by = engine.chosen(context, target)
+    if by is None:
+        recorded(drafters, folder, target, answers, states, context.obj)
     else:
-        notes = recorded_by(engine, drafters, folder, target, asked, states, context.obj)
+        recorded_by(by, drafters, folder, target, answers, states, context.obj)
     if Rank.here().first:
         recording = open_recording(folder)
-        result = record_result(recording) | {"notes": list(notes)}
-        emit(record_document(recording), result, style=style, output=None, command=context.obj)
-        for remark in (*notes, *record_remarks(recording)):
+        emit(record_document(recording), record_result(recording), style=style, output=None, command=context.obj)
+        for remark in record_remarks(recording):
             tell(remark)
 
 

@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from drafter_audit.cli.prompt_options import Asked, asked_of
+from drafter_audit.cli.prompt_options import Answers, Asked, asked_of
 from drafter_audit.cli.target_options import TargetOptions, target_of
 
 if TYPE_CHECKING:
+    from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.model.target.model import TargetModel
-    from drafter_audit.prompts.prompt import TokenPrompt
+    from drafter_audit.model.target.sizes import TargetSizes
+    from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
     from drafter_audit.recording.answer import Settings
-    from drafter_audit.recording.describe import Origin
+    from drafter_audit.recording.describe import Described, Origin
     from drafter_audit.recording.engine.job import Engine
     from drafter_audit.recording.engine.target import ServedTarget
-
-
-class _Target(Protocol):
-    """What recording asks of a target, whoever runs it."""
-
-    @property
-    def ref(self) -> str: ...
-    @property
-    def revision(self) -> str | None: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def num_layers(self) -> int: ...
-    @property
-    def hidden_size(self) -> int: ...
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def end_ids(self) -> tuple[int, ...]: ...
-    @property
-    def max_positions(self) -> int | None: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-
-Who = TypeVar("Who", bound=_Target)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What --prompts, --raw, --thinking, --max-new-tokens, --temperature and --seed ask for."""
-
-    prompts: str
-    raw: bool
-    thinking: bool | None
-    max_new_tokens: int
-    temperature: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -68,18 +32,17 @@ class States:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The target that answered, what it was given, and what a reader should know of both."""
+    """The target that answered, and what it was given."""
 
     target: TargetModel
     given: tuple[TokenPrompt, ...]
-    notes: tuple[str, ...]
 
 
 def recorded(
     drafters: Sequence[str],
     folder: Path,
     target: TargetOptions,
-    asked: Answers,
+    answers: Answers,
     states: States,
     command: Sequence[str],
 ) -> Recorded:
@@ -90,12 +53,14 @@ def recorded(
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.recording.make import record
 
-    ready = _ready(target.load, drafters, folder, target, asked, states, command)
-    _tell_size(ready)
-    found = ready.asked
-    with watch_prompts("Recording", len(found.given)) as watch:
-        record(found.target, found.given, folder, ready.settings, ready.origin, watch)
-    return Recorded(found.target, found.given, found.notes)
+    wanted = _wanted(drafters, folder, answers, states)
+    sizes = target.sizes(target.ref or target_of(wanted.specs))
+    ready = wanted.of(sizes, command, trust_remote_code=target.trust_remote_code)
+    model = target.load(sizes.ref)
+    _tell_size(model, ready)
+    with watch_prompts("Recording", len(ready.given)) as watch:
+        record(model, ready.given, folder, ready.settings, ready.origin, watch)
+    return Recorded(model, ready.given)
 
 
 def recorded_by(
@@ -103,112 +68,114 @@ def recorded_by(
     drafters: Sequence[str],
     folder: Path,
     target: TargetOptions,
-    asked: Answers,
+    answers: Answers,
     states: States,
     command: Sequence[str],
-) -> tuple[str, ...]:
-    """As `recorded`, with the target run by `engine`; what a reader should know of it. Raises AuditError."""
+) -> None:
+    """As `recorded`, with the target run by `engine`. Raises AuditError."""
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.recording.engine.make import Served, record_served
     from drafter_audit.recording.engine.target import served_target
     from drafter_audit.report.sink import tell
 
-    def described(ref: str) -> ServedTarget:
-        return served_target(ref, target.dtype)
-
-    ready = _ready(described, drafters, folder, target, asked, states, command)
-    found, named = ready.asked, states.boundaries not in ("default", "all")
-    asked_for = ready.settings.boundaries
-    kept = found.target.given(asked_for, named=named)
-    ready = replace(ready, settings=replace(ready.settings, boundaries=kept))
-    _tell_size(ready)
+    wanted = _wanted(drafters, folder, answers, states)
+    served = served_target(target.ref or target_of(wanted.specs), target.dtype)
+    ready = wanted.of(served, command, trust_remote_code=target.trust_remote_code)
+    ready = _given_by(engine.name, served, ready, named=states.boundaries not in ("default", "all"))
+    _tell_size(served, ready)
     log = folder / ".engine" / "log"
     tell(f"for answers that are missing {engine.name} loads the target, which may take long: its log is {log}")
-    with watch_prompts("Recording", len(found.given)) as watch:
-        record_served(Served(found.target, found.given, ready.settings, engine, ready.origin), folder, watch)
-    left_out = ready.settings.boundaries != asked_for
-    return (*found.notes, *([f"{engine.name} gives no boundary 0 of this target: it is left out"] if left_out else []))
+    with watch_prompts("Recording", len(ready.given)) as watch:
+        record_served(Served(served, ready.given, ready.settings, engine, ready.origin), folder, watch)
 
 
 @dataclass(frozen=True)
-class _Ready(Generic[Who]):
-    """A target and its prompts, how they are recorded, and where they come from."""
+class _Ready:
+    """What a target is given, how its answers are recorded, and where all that comes from."""
 
-    asked: Asked[Who]
+    given: tuple[TokenPrompt, ...]
     settings: Settings
     origin: Origin
 
 
-def _ready(
-    load: Callable[[str], Who],
-    drafters: Sequence[str],
-    folder: Path,
-    target: TargetOptions,
-    asked: Answers,
-    states: States,
-    command: Sequence[str],
-) -> _Ready[Who]:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked for, before a target is looked at."""
+
+    prompts: PromptSet
+    specs: Sequence[DrafterSpec]
+    answers: Answers
+    states: States
+
+    def of(self, sizes: TargetSizes, command: Sequence[str], *, trust_remote_code: bool) -> _Ready:
+        """The same of a target of these sizes. Raises where prompts or drafters do not fit it."""
+        from drafter_audit.decode.fit import check_vocabulary
+        from drafter_audit.recording.answer import Settings
+        from drafter_audit.recording.boundaries import boundaries_kept
+
+        lookahead = self.states.lookahead
+        asked = asked_of(sizes, self.prompts, self.answers, lookahead, trust_remote_code=trust_remote_code)
+        for spec in self.specs:
+            check_vocabulary(spec, sizes)
+        kept = boundaries_kept(self.states.boundaries, self.specs, sizes.num_layers)
+        settings = Settings(kept, **_how(self.answers, self.states))
+        return _Ready(asked.given, settings, _origin(asked, self.answers, command))
+
+
+def _wanted(drafters: Sequence[str], folder: Path, answers: Answers, states: States) -> _Wanted:
+    """Raises UsageError for a `folder` that holds another recording, before anything long is read."""
     from drafter_audit.drafter.open import open_drafter
     from drafter_audit.prompts.read import read_prompts
-    from drafter_audit.recording.answer import Settings
-    from drafter_audit.recording.boundaries import boundaries_kept
     from drafter_audit.recording.store import check_folder
 
-    prompt_set = read_prompts(asked.prompts)
-    settings = Settings(
-        (),
-        max_new_tokens=asked.max_new_tokens,
-        temperature=asked.temperature,
-        seed=asked.seed,
-        all_tokens=states.all_tokens,
-        lookahead=states.lookahead,
-    )
-    check_folder(
-        folder,
-        prompts_sha256=prompt_set.sha256,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        max_new_tokens=settings.max_new_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-        all_tokens=settings.all_tokens,
-        lookahead=settings.lookahead,
-    )
-    specs = [open_drafter(ref) for ref in drafters]
-    found = asked_of(
-        load,
-        target.ref or target_of(specs),
-        prompt_set,
-        thinking=asked.thinking,
-        raw=asked.raw,
-        trusted=target.trust_remote_code,
-        max_new_tokens=asked.max_new_tokens,
-        lookahead=states.lookahead,
-    )
-    kept = boundaries_kept(states.boundaries, specs, found.target.num_layers)
-    return _Ready(found, replace(settings, boundaries=kept), _origin(found, asked, command))
+    prompts = read_prompts(answers.prompts)
+    how = _how(answers, states)
+    check_folder(folder, prompts_sha256=prompts.sha256, thinking=answers.thinking, raw=answers.raw, **how)
+    return _Wanted(prompts, [open_drafter(ref) for ref in drafters], answers, states)
 
 
-def _origin(found: Asked[Who], asked: Answers, command: Sequence[str]) -> Origin:
+def _how(answers: Answers, states: States) -> dict[str, Any]:
+    """Settings of a recording that are known before its target is."""
+    return {
+        "max_new_tokens": answers.max_new_tokens,
+        "temperature": answers.temperature,
+        "seed": answers.seed,
+        "all_tokens": states.all_tokens,
+        "lookahead": states.lookahead,
+    }
+
+
+def _origin(asked: Asked, answers: Answers, command: Sequence[str]) -> Origin:
     from drafter_audit.recording.describe import Origin
 
-    tokenizer = found.tokenizer
+    prompts, tokenizer = asked.prompts, asked.tokenizer
     return Origin(
-        prompts_name=found.prompts.name,
-        prompts_sha256=found.prompts.sha256,
-        thinking=asked.thinking,
-        raw=asked.raw,
+        prompts_name=prompts.name,
+        prompts_sha256=prompts.sha256,
+        thinking=answers.thinking,
+        raw=answers.raw,
         tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
-        template_sha256=None if tokenizer is None or asked.raw else tokenizer.template_sha256,
+        template_sha256=None if tokenizer is None or answers.raw else tokenizer.template_sha256,
+        notes=asked.notes,
         command=("drafter-audit", *command),
     )
 
 
-def _tell_size(ready: _Ready[Who]) -> None:
+def _given_by(engine: str, served: ServedTarget, ready: _Ready, *, named: bool) -> _Ready:
+    """Without the boundaries that the engine cannot give, and with a note of it. Raises UsageError where such a one was
+    `named`."""
+    asked = ready.settings.boundaries
+    kept = served.given(asked, named=named)
+    if kept == asked:
+        return ready
+    notes = (*ready.origin.notes, f"{engine} gives no boundary 0 of this target: it is left out")
+    return _Ready(ready.given, replace(ready.settings, boundaries=kept), replace(ready.origin, notes=notes))
+
+
+def _tell_size(target: Described, ready: _Ready) -> None:
     from drafter_audit.recording.size import largest
     from drafter_audit.report.numbers import size
     from drafter_audit.report.sink import tell
 
-    found = ready.asked
-    told = size(largest(found.target, found.given, ready.settings))
+    told = size(largest(target, ready.given, ready.settings))
     tell(f"the recording takes up to {told}, where every answer hits the cap")

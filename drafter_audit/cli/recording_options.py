@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from drafter_audit.cli.options import gathered
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
     from drafter_audit.decode.replay import ReplayRun
+    from drafter_audit.measure.shape import Shape
     from drafter_audit.recording.recording import Recording
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
@@ -30,23 +29,11 @@ class Recorded:
     match: str | None
 
 
-def recording_option(*, multiple: bool) -> Callable[[Command], Callable[..., object]]:
+def recording_option(*, multiple: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--recording, --boundaries and --match, as one argument `recorded: Recorded`; with `multiple` several folders, or
     none."""
 
-    def added(command: Command) -> Callable[..., object]:
-        @wraps(command)
-        def gathered(*arguments: object, **given: object) -> object:
-            folders, boundaries, match = (given.pop(name) for name in ("recording", "boundaries", "match"))
-            named = folders if isinstance(folders, tuple) else (folders,)
-            return command(*arguments, recorded=Recorded(named, boundaries, match), **given)  # type: ignore[arg-type]
-
-        wrapped: Callable[..., object] = gathered
-        for option in reversed(_options(multiple)):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return added
+    return lambda command: gathered(command, Recorded, "recorded", _options(multiple))
 
 
 def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
@@ -54,10 +41,12 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
     return (
         click.option(
             "--recording",
+            "folders",
             metavar="DIR",
             type=click.Path(),
             multiple=multiple,
             required=not multiple,
+            callback=_several,
             help="A recording of the target, made by `record`: the drafter is replayed on it, no target is run. Or "
             f"states that vLLM, speculators or SpecForge dumped.{several}",
         ),
@@ -74,6 +63,10 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
             help="Of dumps: find that out, by a recording of a text that was dumped.",
         ),
     )
+
+
+def _several(_: click.Context, __: click.Parameter, named: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (named,) if isinstance(named, str) else named
 
 
 def _boundaries(context: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -156,21 +149,28 @@ def _target(drafters: Sequence[str], named: str | None) -> tuple[str, int, int]:
 
 
 def replayed(
-    drafters: Sequence[str], recordings: Sequence[Recording], steps: int, target: str | None, dtype: str | None
-) -> Iterator[ReplayRun]:
-    """Every drafter on every recording. What does not fit is refused before the first is loaded; one is held at a time.
+    drafters: Sequence[str],
+    recordings: Sequence[Recording],
+    shapes: Sequence[Shape],
+    target: str | None,
+    dtype: str | None,
+) -> Iterator[tuple[ReplayRun, ...]]:
+    """Every drafter on every recording, in rounds of each shape. What does not fit is refused before the first is
+    loaded; one is held at a time.
 
     `target` names whom to borrow from. Without a `dtype` they run in float32 on a CPU, in the recorded target's else.
     """
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.decode.fit import check_fits
+    from drafter_audit.decode.fit import check_fits, check_verified
     from drafter_audit.decode.loading import planned, replay_dtype
-    from drafter_audit.decode.replay import replay
+    from drafter_audit.decode.replay import replay_shapes
 
     plans = [[planned(ref, each.manifest, target) for each in recordings] for ref in drafters]
     for row in plans:
         for plan, recording in zip(row, recordings, strict=True):
-            check_fits(plan.spec, plan.wiring, recording.manifest, steps)
+            check_fits(plan.spec, plan.wiring, recording.manifest, max(shape.steps for shape in shapes))
+            for shape in shapes:
+                check_verified(recording.manifest, shape)
     for row in plans:
         drafter = None
         for plan, recording in zip(row, recordings, strict=True):
@@ -178,4 +178,4 @@ def replayed(
             if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
                 drafter = plan.load(kind)
             with watch_prompts(plan.spec.name, recording.manifest.count) as watch:
-                yield replay(drafter, recording, steps, watch=watch)
+                yield replay_shapes(drafter, recording, shapes, watch=watch)

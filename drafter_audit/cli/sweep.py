@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.chain_options import step_counts
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.recording_options import Recorded, opened, recording_option, replayed
+from drafter_audit.cli.shape_options import listed, swept_shapes_options
 
 if TYPE_CHECKING:
     from drafter_audit.measure.costs import StepCosts
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     metavar="LIST",
     default="1-10",
     show_default=True,
-    callback=step_counts,
+    callback=listed("step counts", "1-10, 3, or 1,3,5-8"),
     help="Step counts: 1-10, 3, or 1,3,5-8.",
 )
+@swept_shapes_options
 @click.option("--verify-ms", metavar="MS", type=float, help="What one verification takes; with --draft-ms.")
 @click.option("--draft-ms", metavar="MS", type=float, help="What one draft step takes; with --verify-ms.")
 @click.option(
@@ -49,6 +50,8 @@ def sweep(
     drafter: str,
     recorded: Recorded,
     steps: tuple[int, ...],
+    topks: tuple[int, ...],
+    num_draft_tokens: tuple[int, ...],
     verify_ms: float | None,
     draft_ms: float | None,
     measured: str | None,
@@ -57,7 +60,7 @@ def sweep(
     style: str,
     output: str | None,
 ) -> None:
-    """accept_len at every step count, from one replay of a recording, and which count is worth most.
+    """accept_len at every step count, of chains and of trees, from one replay of a recording, and which is worth most.
 
     The ceiling is what accept_len would be if the drafter were right wherever its vocabulary has the target's token.
     With the costs of a cycle each row has its tokens/s, and the best step count is told.
@@ -65,16 +68,19 @@ def sweep(
     \b
     drafter-audit sweep ./ours --recording rec/
     drafter-audit sweep ./ours --recording rec/ --steps 1-6 --verify-ms 22 --draft-ms 1.4
+    drafter-audit sweep ./ours --recording rec/ --steps 3-6 --topk 1,4,8 --num-draft-tokens 8,16,32
     """
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.decode.sweep import sweep_result
+    from drafter_audit.measure.shape import shapes_of
     from drafter_audit.report.sink import emit
     from drafter_audit.report.sweep_view import sweep_document
 
     costs, source = _costs(verify_ms, draft_ms, measured)
+    shapes, notes = shapes_of(steps, topks, num_draft_tokens)
     recordings = opened(context, recorded, (drafter,), steps[-1], target)
-    (run,) = replayed((drafter,), recordings, steps[-1], target, dtype)
-    result = sweep_result(run, steps, costs, source)
+    (runs,) = replayed((drafter,), recordings, shapes, target, dtype)
+    result = sweep_result(runs, costs, source, notes)
     emit(sweep_document(result), result.to_dict(), style=style, output=output, command=context.obj)
     end_unmeasured(context, result.acceptances[-1:])
 

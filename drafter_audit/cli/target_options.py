@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from drafter_audit.cli.options import complete_reference
+from drafter_audit.cli.options import complete_reference, gathered
 from drafter_audit.errors import UsageError
+from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.model.target.model import TargetModel
+    from drafter_audit.model.target.sizes import TargetSizes
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ class TargetOptions:
     offload_folder: str | None
     trust_remote_code: bool
     rank_timeout: float
+
+    def sizes(self, ref: str) -> TargetSizes:
+        """What the config of the target `ref` tells, by transformers. Raises what `target_sizes` raises."""
+        from drafter_audit.model.target.sizes import target_sizes
+
+        return target_sizes(ref, trust_remote_code=self.trust_remote_code)
 
     def load(self, declared: str | None = None) -> TargetModel:
         """The target named, else the `declared` one, loaded and checked. Raises UsageError where neither is, and what
@@ -58,21 +66,17 @@ def target_of(specs: Sequence[DrafterSpec], mend: str = "name the target's repos
 
 
 def target_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--target and how to load it. The command gets all of them as one `target: TargetOptions`."""
-
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        options: dict[str, Any] = {field.name: given.pop(field.name) for field in fields(TargetOptions)}
-        return command(*arguments, target=TargetOptions(**options), **given)
-
-    for option in reversed(_OPTIONS):
-        gathered = option(gathered)
-    return gathered
+    """--target and how to load it, as one argument `target: TargetOptions`."""
+    return gathered(command, TargetOptions, "target", _OPTIONS)
 
 
 def runs_target(command: click.Command | None, arguments: Sequence[str]) -> bool:
-    """Whether a command line runs a target: one with these options that reads no recording instead."""
-    takes_it = command is not None and any(each.name == "device_map" for each in command.params)
+    """Whether a command line may run a target: one with these options that reads no recording instead, or that takes
+    both and decides by itself."""
+    names = set() if command is None else {each.name for each in command.params}
+    takes_it = "device_map" in names
+    if {"recording", "live"} <= names:
+        return takes_it
     return takes_it and not any(each.partition("=")[0] == "--recording" for each in arguments)
 
 
@@ -88,6 +92,14 @@ def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapp
     if not isinstance(held, dict) or not held or not all(isinstance(device, str | int) for device in held.values()):
         raise UsageError("no device map", f"--device-map {given}", mend)
     return held
+
+
+def _ranks_alone(context: click.Context, param: click.Parameter, seconds: int) -> int:
+    """Raises UsageError where one process, which waits for nobody, is told how long to wait."""
+    if Rank.here().size == 1 and context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE:
+        mend = "start it as torchrun --nproc-per-node N -m drafter_audit ..., or leave it out"
+        raise UsageError("one process waits for no other rank", "--rank-timeout", mend)
+    return seconds
 
 
 _OPTIONS = (
@@ -119,6 +131,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         default=1800,
         show_default=True,
+        callback=_ranks_alone,
         help="Under torchrun, how long a rank waits for the others.",
     ),
 )

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
-from drafter_audit.cli.prompt_options import answer_options, prompt_options
+from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.audit.lint import Lint
-    from drafter_audit.cli.recorded import Answers, Recorded
+    from drafter_audit.cli.recorded import Recorded
     from drafter_audit.drafter.wiring import Wiring
     from drafter_audit.wiring.check import Asked, Checked
     from drafter_audit.wiring.evidence import Live
@@ -87,7 +87,6 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
     "at fault.",
 )
 @click.option("--confirm-live", is_flag=True, help="With --target: decode live too, as declared and as found best.")
-@prompt_options
 @answer_options
 @target_options
 @offline_option
@@ -105,12 +104,7 @@ def wiring(
     engines: tuple[str, ...],
     engine_accept_len: float | None,
     confirm_live: bool,
-    prompts: str,
-    raw: bool,
-    thinking: bool | None,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
+    answers: Answers,
     target: TargetOptions,
     style: str,
     output: str | None,
@@ -126,7 +120,6 @@ def wiring(
     drafter-audit wiring ./ours --recording rec/ --engine sglang@0.5.23 --engine-accept-len 1.9
     """
     from drafter_audit.cli.options import named_engines
-    from drafter_audit.cli.recorded import Answers
     from drafter_audit.cli.recording_options import only_with_a_target
     from drafter_audit.engines import newest_releases, read_releases
     from drafter_audit.report.sink import emit
@@ -139,7 +132,6 @@ def wiring(
     if recording is not None:
         only_with_a_target(context)
     asked = Asked(min_gain, named or newest_releases(), bool(named), engine_accept_len, min_accept_len, train_acc)
-    answers = Answers(prompts, raw, thinking, max_new_tokens, temperature, seed)
     with _recording(drafter, recording, keep, target, answers, steps, context.obj) as (folder, made):
         first = Rank.here().first  # it has the recording; the others run the target, and no more
         lint, result = _checked(drafter, folder, target, steps, asked) if first else (None, None)

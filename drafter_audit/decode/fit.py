@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from torch import Tensor
+
 from drafter_audit.drafter.open import with_target
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, UsageError
+from drafter_audit.measure.shape import Shape
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.target.model import TargetModel
+from drafter_audit.model.target.sizes import TargetSizes
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import RecordedPrompt
 
 
-def informed(spec: DrafterSpec, by: Manifest | TargetModel) -> DrafterSpec:
-    """`spec`, read again with the sizes of a recorded or a loaded target where its files do not lead to the target's
+def informed(spec: DrafterSpec, by: Manifest | TargetModel | TargetSizes) -> DrafterSpec:
+    """`spec`, read again with the sizes of a recorded or a running target where its files do not lead to the target's
     own: what layer ids mean depends on the number of layers."""
     if spec.target.num_layers is not None:
         return spec
     ref = spec.target.ref or (by.target if isinstance(by, Manifest) else by.ref)
     sizes = {"num_layers": by.num_layers, "hidden_size": by.hidden_size, "vocab_size": by.vocab_size}
     return with_target(spec, replace(spec.target, ref=ref, **sizes))  # type: ignore[arg-type]
+
+
+def check_vocabulary(spec: DrafterSpec, target: TargetModel | TargetSizes) -> None:
+    """Raises CannotRunError where the drafter has no row for some token of the target, whoever lends the embedding."""
+    own = spec.architecture.vocab_size
+    if own is not None and own < target.vocab_size:
+        what = f"its vocabulary is of {own} tokens, the target's of {target.vocab_size}"
+        mend = f"name the target that it was trained for instead of {target.ref}, or mend vocab_size in its config.json"
+        raise CannotRunError(what, spec.name, mend)
 
 
 def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int) -> None:
@@ -33,9 +46,9 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise UsageError(f"{steps} steps on a recording that looks {manifest.lookahead} tokens ahead", spec.name, mend)
     if wiring.boundaries is None:
         raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
-    if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries:
-        what = "it reads the last state behind the target's final norm, and a recording holds it before that"
-        raise CannotRunError(what, spec.name, "decode with --target")
+    if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries and not manifest.last_normed:
+        what = "it reads the last state behind the target's final norm, and this recording holds it before that alone"
+        raise CannotRunError(what, spec.name, "record it with transformers, or decode with --target")
     apart = "; ".join(_apart(spec, wiring, manifest))
     if apart:
         what = f"the recording is of another target: {apart}"
@@ -46,10 +59,23 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         _check_recorded(wiring, kept, spec.name, manifest)
 
 
-def slots_of(drafter: Drafter, prompt: RecordedPrompt) -> list[int]:
-    """Where in the prompt's states each slot of the drafter lies. Raises CannotRunError where one was not recorded."""
-    _check_recorded(drafter.wiring, prompt.boundaries, drafter.spec.name)
-    return [prompt.boundaries.index(b) for b in drafter.wiring.boundaries or ()]
+def check_verified(manifest: Manifest, shape: Shape) -> None:
+    """Raises UsageError for trees on a recording that was sampled: they are verified greedily alone."""
+    if not shape.is_chain and manifest.temperature:
+        what = f"a tree of top-k {shape.topk} on a recording at temperature {manifest.temperature:g}"
+        raise UsageError(what, "--topk", "leave it at 1, or name a recording of greedy answers")
+
+
+def states_for(drafter: Drafter, prompt: RecordedPrompt) -> Tensor:
+    """The prompt's states as the drafter reads them, [slots, P + N - 1, hidden]. Raises CannotRunError where one is
+    missing."""
+    wiring, last = drafter.wiring, max(prompt.boundaries, default=0)
+    _check_recorded(wiring, prompt.boundaries, drafter.spec.name)
+    states = prompt.states[[prompt.boundaries.index(b) for b in wiring.boundaries or ()]]
+    if wiring.last_state == "post_norm" and prompt.last_normed is not None:
+        for slot in (slot for slot, boundary in enumerate(wiring.boundaries or ()) if boundary == last):
+            states[slot] = prompt.last_normed
+    return states
 
 
 def _check_recorded(wiring: Wiring, recorded: tuple[int, ...], name: str, manifest: Manifest | None = None) -> None:

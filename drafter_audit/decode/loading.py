@@ -16,6 +16,7 @@ from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.load import load_drafter
 from drafter_audit.model.needs import EMBEDDING, check_runnable
 from drafter_audit.model.target.model import TargetModel
+from drafter_audit.model.target.sizes import TargetSizes
 from drafter_audit.recording.manifest import Manifest
 
 
@@ -40,9 +41,9 @@ def replay_dtype(by: Manifest | TargetModel) -> str:
     return by.dtype if torch.cuda.is_available() else "float32"
 
 
-def planned(ref: str, by: Manifest | TargetModel, target: str | None = None) -> Planned:
-    """The drafter `ref` for the target `by`; `target` is what the user calls it. Raises CannotRunError for what is no
-    drafter that runs, and what opening a reference raises."""
+def planned(ref: str, by: Manifest | TargetModel | TargetSizes, target: str | None = None) -> Planned:
+    """The drafter `ref` for the target `by`, which may be to be loaded yet; `target` is what the user calls it. Raises
+    CannotRunError for what is no drafter that runs, and what opening a reference raises."""
     opened = open_drafter(ref, target=target, level=None if target is None else "target_config")
     spec = informed(opened, by)
     check_runnable(spec)
@@ -52,10 +53,14 @@ def planned(ref: str, by: Manifest | TargetModel, target: str | None = None) -> 
     return Planned(spec, wiring, _lender(opened, wiring, by, target))
 
 
-def _lender(spec: DrafterSpec, wiring: Wiring, by: Manifest | TargetModel, target: str | None) -> str | None:
+def _lender(
+    spec: DrafterSpec, wiring: Wiring, by: Manifest | TargetModel | TargetSizes, target: str | None
+) -> str | None:
     """A loaded target lends what engines take from it; a recorded one may be gone, and is asked only if need be."""
-    if target is not None or isinstance(by, TargetModel):
-        return target if target is not None or isinstance(by, Manifest) else by.ref
+    if target is not None:
+        return target
+    if not isinstance(by, Manifest):
+        return by.ref
     stored = EMBEDDING in spec.clues.tensors
     borrows = (wiring.embedding == "target" and not stored) or wiring.head in ("target", "target_rows")
     return by.target if borrows and lender(spec, None) is None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from drafter_audit.decode.live import LiveRun
 from drafter_audit.decode.replay import ReplayRun
@@ -11,8 +12,10 @@ from drafter_audit.decode.settings import Settings
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.target import named_target
-from drafter_audit.measure.acceptance import Acceptance
+from drafter_audit.errors import AuditError
+from drafter_audit.measure.acceptance import Acceptance, PromptCounts
 from drafter_audit.measure.costs import Costs
+from drafter_audit.measure.shape import Shape
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import PromptSet
 
@@ -64,7 +67,7 @@ def replay_result(run: ReplayRun) -> DecodeResult:
     """Raises AuditError where no answer took a round."""
     return DecodeResult(
         replayed_with(run),
-        Acceptance.pooled(run.counts(), steps=run.steps),
+        pooled(run.counts(), run.shape, raw=run.manifest.raw),
         coverage=run.coverage,
         ties=run.ties(),
         notes=tuple(replay_notes(run)),
@@ -72,10 +75,10 @@ def replay_result(run: ReplayRun) -> DecodeResult:
 
 
 def live_result(
-    run: LiveRun, provenance: Provenance, steps: int, what_if: Sequence[float] = (), notes: Sequence[str] = ()
+    run: LiveRun, provenance: Provenance, what_if: Sequence[float] = (), notes: Sequence[str] = ()
 ) -> DecodeResult:
     """Raises AuditError where no answer took a round, UsageError for a `what_if` out of reach."""
-    acceptance = Acceptance.pooled(run.counts, steps=steps)
+    acceptance = pooled(run.counts, run.shape, raw=provenance.raw)
     epsilon = run.lossless.epsilon if run.lossless else 0.0
     return DecodeResult(
         provenance,
@@ -88,6 +91,14 @@ def live_result(
         what_if=tuple(what_if),
         notes=tuple(notes),
     )
+
+
+def pooled(counts: Sequence[PromptCounts], shape: Shape, *, raw: bool = False) -> Acceptance:
+    """Of all rounds. Raises AuditError where no answer took one, which bare text brings about in a chat model."""
+    if raw and counts and not any(each.rounds for each in counts):
+        what, where = "no round was run, so there is no accept_len", "bare text that the target ends at once"
+        raise AuditError(what, where, "leave --raw out, so that it passes the chat template, or give other prompts")
+    return Acceptance.pooled(counts, **asdict(shape))
 
 
 def replay_notes(run: ReplayRun) -> Iterator[str]:
@@ -107,11 +118,11 @@ def replay_notes(run: ReplayRun) -> Iterator[str]:
             f"recorded in {told.dtype}, replayed in {run.dtype}: the live loop rounds otherwise and may count a little "
             "otherwise; where both are float32 it counts the same, but for ties"
         )
-    yield from run.notes
+    yield from (*told.notes, *run.notes)
     close = run.close_drafts()
     if close:
-        below = tie_below(run.dtype)
-        yield f"the drafter chose {close:,} of its drafts by less than {below:g}: there rounding may decide too"
+        below, kind = tie_below(run.dtype), "drafts" if run.shape.is_chain else "trees"
+        yield f"the drafter chose {close:,} of its {kind} by less than {below:g}: there rounding may decide too"
     if named is not None and named != told.target:
         yield f"the drafter's files name {named} as its target, the recording is of {told.target}"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from drafter_audit.decode.fit import check_vocabulary
 from drafter_audit.errors import CannotRunError
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.target.model import TargetModel
@@ -42,12 +43,8 @@ def wanted_states(drafter: Drafter, target: TargetModel) -> Wanted:
 
 def _check_vocabulary(drafter: Drafter, target: TargetModel) -> None:
     """Every token of the target can be embedded, and every draft is one of them."""
-    rows = len(drafter.network.embedding)
-    mend = f"pass the target that it was trained for instead of {target.ref}"
-    if rows < target.vocab_size:
-        what = f"an embedding of {rows} rows for a target of {target.vocab_size} tokens"
-        raise CannotRunError(what, drafter.spec.name, mend)
+    check_vocabulary(drafter.spec, target)
     drafts = drafter.target_ids(torch.arange(len(drafter.network.head.weight)))
     if int(drafts.min()) < 0 or int(drafts.max()) >= target.vocab_size:
         what = f"it drafts tokens {int(drafts.min())}..{int(drafts.max())}, the target has {target.vocab_size}"
-        raise CannotRunError(what, drafter.spec.name, mend)
+        raise CannotRunError(what, drafter.spec.name, f"pass the target that it was trained for, not {target.ref}")

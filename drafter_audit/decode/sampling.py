@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -23,6 +24,43 @@ from drafter_audit.model.target.model import TargetModel
 Judge: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(logits [k + 1, vocab], drafts int64 [k] on the CPU) -> the tokens emitted, int64 [1 .. k + 1] on the CPU: the drafts
 that stand and one of the target's own. Without drafts it is the target's next token."""
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What a round verifies after its last token, target ids int64 `tokens` [size] on the CPU: a chain, or the nodes of
+    a tree, whose `parents` int64 [size] are as `Trees` numbers them."""
+
+    tokens: Tensor
+    parents: Tensor | None = None
+
+    @property
+    def follows(self) -> Tensor | None:
+        """Of the last token and the drafts together, which one each follows, -1 for the text; None for a chain."""
+        return None if self.parents is None else torch.cat((torch.tensor([-1]), self.parents))
+
+
+def judged(target: TargetModel, judge: Judge, logits: Tensor, drafts: Drafts) -> tuple[Tensor, Tensor]:
+    """Which of the last token and the drafts stay, int64 [m], and the m tokens emitted: those drafts and one of the
+    target's. On every rank what rank 0 decides. Trees are judged greedily. Raises CannotRunError for logits that are
+    not finite."""
+    if drafts.parents is None:
+        new = agreed(target, judge(logits, drafts.tokens), len(drafts.tokens) + 1)
+        return torch.arange(len(new)), new
+    highest, likeliest = logits.max(dim=-1)
+    check_logits(highest, "decode")
+    choices = agreed(target, likeliest, len(logits))
+    stay = _path(drafts.tokens.tolist(), drafts.parents.tolist(), choices.tolist())
+    return stay, choices[stay]
+
+
+def _path(tokens: list[int], parents: list[int], choices: list[int]) -> Tensor:
+    """The nodes of the longest path that are the target's own `choices`, node 0 at its head."""
+    paths = {0: [0]}
+    for node, (token, parent) in enumerate(zip(tokens, parents, strict=True), 1):
+        if parent in paths and token == choices[parent]:
+            paths[node] = [*paths[parent], node]
+    return torch.tensor(max(paths.values(), key=len))
 
 
 def judge_of(settings: Settings, prompt_id: str) -> Judge:

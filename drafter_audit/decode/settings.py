@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from drafter_audit.errors import UsageError
+from drafter_audit.measure.shape import Shape, shape_of
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Settings:
     drafter's argmax and the rest is drawn, by `seed` and each prompt's id.
 
     `plain` also decodes without the drafter, for speed and to be compared with. `ignore_end` decodes up to
-    `max_new_tokens` whatever is emitted. Raises UsageError.
+    `max_new_tokens` whatever is emitted. `topk` above 1 makes rounds trees, of which `num_draft_tokens` are verified,
+    greedily alone. Raises UsageError.
     """
 
     steps: int = 3
@@ -22,6 +24,8 @@ class Settings:
     seed: int = 0
     plain: bool = True
     ignore_end: bool = False
+    topk: int = 1
+    num_draft_tokens: int | None = None
 
     def __post_init__(self) -> None:
         wrong = {
@@ -34,3 +38,11 @@ class Settings:
                 value = getattr(self, option.strip("-").replace("-", "_"))
                 mend = "give a finite number from 0 on" if isinstance(value, float) else "give a whole number from 1 on"
                 raise UsageError(f"a value of {value}", option, mend)
+        if not self.shape.is_chain and self.temperature:
+            what = f"a tree of top-k {self.topk} at temperature {self.temperature:g}, where only chains are verified"
+            raise UsageError(what, "--topk, --temperature", "leave one of them out")
+
+    @property
+    def shape(self) -> Shape:
+        """Of a round."""
+        return shape_of(self.steps, self.topk, self.num_draft_tokens)

@@ -1,4 +1,5 @@
-"""All step counts of one replay: a round of fewer steps accepts what the longest one does, up to its own length."""
+"""All shapes of a round from one replay: of chains, a round of fewer steps accepts what the longest one does, up to its
+own length; of trees, all are chosen from what the most steps draft."""
 
 from __future__ import annotations
 
@@ -6,27 +7,30 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from drafter_audit.decode.outcome import replay_notes, replayed_with
+from drafter_audit.decode.outcome import pooled, replay_notes, replayed_with
 from drafter_audit.decode.replay import ReplayRun
-from drafter_audit.decode.sweep_result import SweepResult
+from drafter_audit.decode.sweep_result import SweepResult, place_of
 from drafter_audit.errors import UsageError
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import Costs, StepCosts, Timing
 
 
 def sweep_result(
-    run: ReplayRun, steps: Sequence[int], costs: StepCosts | None = None, costs_from: str | None = None
+    runs: Sequence[ReplayRun], costs: StepCosts | None = None, costs_from: str | None = None, notes: Sequence[str] = ()
 ) -> SweepResult:
-    """`run` at each of the rising `steps`, none above its own. Raises AuditError where no answer took a round."""
+    """One drafter on one recording, in rounds of several shapes, one or more. Raises AuditError where no answer took a
+    round."""
+    rising = sorted(runs, key=lambda run: place_of(run.shape))
+    longest = {run.shape.topk: run for run in rising}.values()  # of each top-k: the last one stays
     return SweepResult(
-        replayed_with(run),
-        tuple(Acceptance.pooled(run.counts(count), steps=count) for count in steps),
-        ceilings=tuple(Acceptance.pooled(run.ceiling(count), steps=count).accept_len for count in steps),
+        replayed_with(rising[-1]),
+        tuple(pooled(run.counts(), run.shape, raw=run.manifest.raw) for run in rising),
+        ceilings=tuple(pooled(run.ceiling(), run.shape).accept_len for run in rising),
         costs=costs,
         costs_from=costs_from,
-        coverage=run.coverage,
-        ties=run.ties(steps[-1]),
-        notes=tuple(replay_notes(run)),
+        coverage=rising[-1].coverage,
+        ties=tuple(dict.fromkeys(tie for run in longest for tie in run.ties())),
+        notes=(*dict.fromkeys(note for run in longest for note in replay_notes(run)), *notes),
     )
 
 

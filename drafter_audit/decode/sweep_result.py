@@ -1,4 +1,4 @@
-"""What `sweep` answers, as plain data: accept_len by step count, and which is worth most."""
+"""What `sweep` answers, as plain data: accept_len by the shape of a round, and which is worth most."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any
 from drafter_audit.decode.result import Provenance, Tie
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import StepCosts
+from drafter_audit.measure.shape import Shape
 
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One step count. `ceiling` is what accept_len would be if the drafter were right wherever its vocabulary permits.
+    """One shape of a round. `ceiling` is what accept_len would be if the drafter were right wherever its vocabulary
+    permits.
 
-    `gain` is accept_len per step added to the row above; above the first row stand no steps and an accept_len of 1.
+    `gain` is accept_len per step added to the row above, which is of the same top-k and as many tokens verified, or
+    also a chain; above the first of them stand no steps and an accept_len of 1.
     """
 
     acceptance: Acceptance
@@ -41,7 +44,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """`acceptances` by rising steps, one for each; `ceilings` beside them, empty where unknown.
+    """`acceptances` in the order of `place_of`, one for each shape; `ceilings` beside them, empty where unknown.
 
     `costs` of a cycle are None where neither measured nor given; `costs_from` says where they are from.
     """
@@ -56,11 +59,11 @@ class SweepResult:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        steps = [acceptance.steps for acceptance in self.acceptances]
-        if not steps or any(later <= earlier for earlier, later in pairwise(steps)):
-            raise ValueError(f"a sweep has a row for each of rising step counts, not {steps}")
-        if self.ceilings and len(self.ceilings) != len(steps):
-            raise ValueError(f"{len(self.ceilings)} ceilings for {len(steps)} step counts")
+        places = [place_of(acceptance) for acceptance in self.acceptances]
+        if not places or any(later <= earlier for earlier, later in pairwise(places)):
+            raise ValueError(f"a sweep has a row for each of rising step counts, by top-k and tokens, not {places}")
+        if self.ceilings and len(self.ceilings) != len(places):
+            raise ValueError(f"{len(self.ceilings)} ceilings for {len(places)} step counts")
 
     @cached_property
     def rows(self) -> tuple[SweepRow, ...]:
@@ -68,11 +71,10 @@ class SweepResult:
 
     @property
     def best(self) -> SweepRow | None:
-        """The row with the most tokens per second, the fewer steps on a tie; None without costs."""
+        """The row with the most tokens per second, on a tie the fewer steps and tokens; None without costs."""
         if self.costs is None:
             return None
-        best = self.costs.best_steps({a.steps: a.accept_len for a in self.acceptances})
-        return next(row for row in self.rows if row.acceptance.steps == best)
+        return max(self.rows, key=lambda row: (row.tokens_per_s or 0.0, -row.acceptance.steps, -_verified(row)))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -88,8 +90,10 @@ class SweepResult:
     def _rows(self) -> Iterator[SweepRow]:
         from drafter_audit.measure.bootstrap import accept_len_interval
 
-        steps, length = 0, 1.0
+        kind, steps, length = (0, 0), 0, 1.0
         for place, acceptance in enumerate(self.acceptances):
+            if place_of(acceptance)[:2] != kind:
+                kind, steps, length = place_of(acceptance)[:2], 0, 1.0
             yield SweepRow(
                 acceptance,
                 interval=accept_len_interval(acceptance, seed=self.provenance.seed),
@@ -99,6 +103,15 @@ class SweepResult:
                 tokens_per_s=self.costs.tokens_per_s(acceptance.accept_len, acceptance.steps) if self.costs else None,
             )
             steps, length = acceptance.steps, acceptance.accept_len
+
+
+def place_of(shape: Shape | Acceptance) -> tuple[int, int, int]:
+    """By which rows are ordered: top-k, tokens verified (0 for chains, where steps tell them), steps."""
+    return shape.topk, 0 if shape.topk == 1 else shape.num_draft_tokens or 0, shape.steps
+
+
+def _verified(row: SweepRow) -> int:
+    return row.acceptance.num_draft_tokens or 0
 
 
 _OF_A_ROW = (

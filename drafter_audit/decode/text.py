@@ -32,33 +32,37 @@ class Text:
         self._length = 0
         self._ahead = torch.empty(0, dtype=torch.int64)
 
-    def read(self, ids: Tensor, *, logits_to_keep: int = 0) -> tuple[Tensor, Tensor]:
-        """The text goes on by `ids` int64 [n], on the CPU.
+    def read(self, ids: Tensor, *, logits_to_keep: int = 0, parents: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The text goes on by `ids` int64 [n], on the CPU, in branches where `parents` say so.
 
         Returns logits [n, vocab], or of the last `logits_to_keep`, on the target's device, and the states [slots, n,
         hidden] that the drafter reads. Raises what `TargetModel.forward_with_taps` raises.
         """
         states = _States(self._target, self._wanted, self._device)
-        logits = self._target.forward_into(ids, self._wanted.boundaries, states, self._cache, logits_to_keep)
+        logits = self._target.forward_into(ids, self._wanted.boundaries, states, self._cache, logits_to_keep, parents)
         self._length += len(ids)
         return logits, states.found
 
-    def read_ahead(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """As `read`, until `keep` says how many of them stay."""
+    def read_ahead(self, ids: Tensor, parents: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As `read`, until `keep` says which of them stay."""
         if not self._target.can_roll_back:
             self._copy = copy.deepcopy(self._cache)
         self._ahead = ids
-        return self.read(ids)
+        return self.read(ids, parents=parents)
 
-    def keep(self, count: int) -> None:
-        """Of the tokens ahead the first `count`, one or more, stay."""
-        stay, dropped = self._ahead[:count], len(self._ahead) - count
+    def keep(self, stay: Tensor) -> None:
+        """Of the tokens ahead those numbered `stay` int64 [n], one or more and rising: the first n, or a path of the
+        branches."""
+        before, dropped = self._length - len(self._ahead), len(self._ahead) - len(stay)
         self._length -= dropped
-        if self._target.can_roll_back:
+        if int(stay[-1]) >= len(stay):
+            self._target.keep(self._cache, torch.cat((torch.arange(before), before + stay)))
+        elif self._target.can_roll_back:
             self._target.roll_back(self._cache, self._length)
         elif dropped:
             self._cache = self._copy
-            self._target.forward_into(stay, (), _States(self._target, NONE, self._device), self._cache, 1)
+            states = _States(self._target, NONE, self._device)
+            self._target.forward_into(self._ahead[stay], (), states, self._cache, 1)
 
 
 class _States:

@@ -6,9 +6,9 @@ It lies beside a checkpoint or in the working folder; `[tool.drafter-audit]` in 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from drafter_audit.errors import NotFoundError, ProjectFileError
 from drafter_audit.facts import project_schema as schema
@@ -18,6 +18,39 @@ from drafter_audit.facts.records import AcceptLen, Facts, Throughput, Training
 FILE_NAME = "drafter-audit.toml"
 _PYPROJECT = "pyproject.toml"
 _TOOL = "drafter-audit"
+
+
+@dataclass(frozen=True)
+class CheckEntry:
+    """`[check]`, the bars that `check` holds drafters to; None is what it does not say (docs/ci.md).
+
+    `reference`, `prompts` and `baseline` are from anywhere, as a drafter's `reference` is. `min_accept_len` and
+    `max_loss` in tokens per round, `min_per_position` shares of rounds, `time_limit` in seconds.
+    """
+
+    fail_on: FailOn | None = None
+    engines: tuple[str, ...] | None = None
+    reference: str | None = None
+    same_architecture: bool | None = None
+    same_parameters: bool | None = None
+    wiring: bool | None = None
+    min_accept_len: float | None = None
+    min_per_position: tuple[float, ...] | None = None
+    baseline: str | None = None
+    max_loss: float | None = None
+    steps: int | None = None
+    live: bool | None = None
+    prompts: str | None = None
+    max_new_tokens: int | None = None
+    time_limit: float | None = None
+
+    def over(self, other: Self) -> Self:
+        """What this says, else what `other` says."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(other, **{name: value for name, value in told.items() if value is not None})
+
+
+NO_BARS = CheckEntry()
 
 
 @dataclass(frozen=True)
@@ -35,6 +68,7 @@ class DrafterEntry:
     accept_len: tuple[AcceptLen, ...]
     throughput: Throughput | None
     source: str
+    check: CheckEntry = NO_BARS
 
     def facts(self) -> Facts:
         """The entry as facts; every source is the file's path."""
@@ -49,14 +83,6 @@ class DrafterEntry:
     def is_at(self, folder: Path) -> bool:
         """Whether the entry's path is `folder`."""
         return self.reference is not None and os.path.realpath(self.reference) == os.path.realpath(folder)
-
-
-@dataclass(frozen=True)
-class CheckEntry:
-    """`[check]`: the severity that fails, and the accept_len (tokens per round) below which a drafter fails."""
-
-    fail_on: FailOn | None = None
-    min_accept_len: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +142,20 @@ def in_folder(folder: Path) -> ProjectFile | None:
     return _project(pyproject, tool[_TOOL], may_omit_path=is_checkpoint)
 
 
+def at(path: Path) -> ProjectFile:
+    """The project file `path`, whatever its name; of a pyproject.toml, its `[tool.drafter-audit]`.
+
+    Raises ProjectFileError for a file that is not there, has no such table or does not follow its schema.
+    """
+    raw: object = _read(path)
+    if path.name == _PYPROJECT:
+        tool = raw.get("tool") if isinstance(raw, dict) else None
+        raw = tool.get(_TOOL) if isinstance(tool, dict) else None
+        if raw is None:
+            raise ProjectFileError(f"no [tool.{_TOOL}]", str(path), "add it, or name another file")
+    return _project(path, raw, may_omit_path=(path.parent / "config.json").is_file())
+
+
 def _read(path: Path, *, only_with: str = "") -> dict[str, Any]:
     """The file parsed; empty without parsing where it does not hold `only_with`: other people's files may be broken."""
     import tomllib
@@ -135,7 +175,7 @@ def _project(path: Path, raw: object, *, may_omit_path: bool) -> ProjectFile:
     for number, table in enumerate(tables, 1):
         if "path" not in table and not (may_omit_path and len(tables) == 1):
             raise ProjectFileError(f"[[drafter]] {number} has no path", str(path), "say where the drafter is")
-    return ProjectFile(path, tuple(_drafter(table, path) for table in tables), CheckEntry(**top.get("check", {})))
+    return ProjectFile(path, tuple(_drafter(table, path) for table in tables), _check(top.get("check", {}), path))
 
 
 def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
@@ -150,7 +190,18 @@ def _drafter(raw: dict[str, Any], file: Path) -> DrafterEntry:
         accept_len=tuple(_accept_len(row, source) for row in raw.get("accept_len", [])),
         throughput=_throughput(raw["throughput"], source) if "throughput" in raw else None,
         source=source,
+        check=_check(raw.get("check", {}), file),
     )
+
+
+def _check(raw: dict[str, Any], file: Path) -> CheckEntry:
+    told: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    if "baseline" in raw:
+        told["baseline"] = str(_beside(raw["baseline"], file))
+    for key in ("reference", "prompts"):
+        if key in raw:
+            told[key] = _reference(raw[key], file)
+    return CheckEntry(**told)
 
 
 def _reference(path: str, file: Path) -> str:

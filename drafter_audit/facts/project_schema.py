@@ -22,6 +22,7 @@ _DRAFTER: dict[str, type] = {
     "training": object,
     "accept_len": object,
     "throughput": object,
+    "check": object,
 }
 _TRAINING: dict[str, type] = {"dataset": str, "samples": object}
 ACCEPT_LEN: dict[str, type] = {
@@ -37,7 +38,24 @@ ACCEPT_LEN: dict[str, type] = {
     "plain_tokens_per_s": float,
 }
 _THROUGHPUT: dict[str, type] = {"tokens_per_s": float, "plain_tokens_per_s": float}
-_CHECK: dict[str, type] = {"fail_on": str, "min_accept_len": float}
+CHECK: dict[str, type] = {
+    "fail_on": str,
+    "engines": list,
+    "reference": str,
+    "same_architecture": bool,
+    "same_parameters": bool,
+    "wiring": bool,
+    "min_accept_len": float,
+    "min_per_position": tuple,
+    "baseline": str,
+    "max_loss": float,
+    "steps": int,
+    "live": bool,
+    "prompts": str,
+    "max_new_tokens": int,
+    "time_limit": float,
+}
+"""A tuple is an array of shares from 0 to 1."""
 
 # The least value of a number; what may not be zero has no natural least and is checked to be above it.
 _LEAST: dict[str, float] = {
@@ -48,12 +66,21 @@ _LEAST: dict[str, float] = {
     "num_draft_tokens": 1,
     "batch_size": 1,
     "temperature": 0,
+    "max_loss": 0,
+    "max_new_tokens": 1,
 }
-_ABOVE_ZERO = {"tokens_per_s", "plain_tokens_per_s"}
+_ABOVE_ZERO = {"tokens_per_s", "plain_tokens_per_s", "time_limit"}
 _MOST = 1e12
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMB]?)", re.ASCII | re.IGNORECASE)
 _SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
-_NAMES = {str: "a string", int: "an integer", float: "a number"}
+_NAMES = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    list: "an array of strings",
+    tuple: "an array of shares from 0 to 1",
+}
 
 
 def checked(raw: object, path: Path) -> dict[str, Any]:
@@ -62,7 +89,7 @@ def checked(raw: object, path: Path) -> dict[str, Any]:
     """
     top = _table(raw, _TOP, path, "the file")
     if "check" in top:
-        _check_entry(_table(top["check"], _CHECK, path, "[check]"), path)
+        _check_entry(top["check"], path, "[check]")
     for number, drafter in enumerate(_tables(top.get("drafter", []), path, "[[drafter]]"), 1):
         _drafter(drafter, path, f"[[drafter]] {number}")
     return top
@@ -96,6 +123,8 @@ def _drafter(raw: dict[str, Any], path: Path, where: str) -> None:
         _accept_len(_table(row, ACCEPT_LEN, path, f"{where} accept_len {number}", needs="value"), path, where, number)
     if "throughput" in raw:
         _table(raw["throughput"], _THROUGHPUT, path, f"{where} throughput", needs="tokens_per_s")
+    if "check" in raw:
+        _check_entry(raw["check"], path, f"{where} check")
 
 
 def _accept_len(row: dict[str, Any], path: Path, where: str, number: int) -> None:
@@ -105,10 +134,11 @@ def _accept_len(row: dict[str, Any], path: Path, where: str, number: int) -> Non
         raise _wrong(said, path, f"{where} accept_len {number}", "give tokens per round and the engine's settings")
 
 
-def _check_entry(check: dict[str, Any], path: Path) -> None:
+def _check_entry(raw: object, path: Path, where: str) -> None:
+    check = _table(raw, CHECK, path, where)
     if "fail_on" in check and check["fail_on"] not in get_args(FailOn):
         near = _nearest(check["fail_on"], get_args(FailOn))
-        raise _wrong(f"fail_on is {check['fail_on']!r}", path, "[check]", f"did you mean {near!r}?")
+        raise _wrong(f"fail_on is {check['fail_on']!r}", path, where, f"did you mean {near!r}?")
 
 
 def _tables(raw: object, path: Path, where: str) -> list[Any]:
@@ -132,7 +162,7 @@ def _table(
 
 
 def _value(key: str, value: object, kind: type, path: Path, where: str) -> None:
-    if not is_a(value, kind):
+    if not (_are_shares(value) if kind is tuple else is_a(value, kind)):
         raise _wrong(f"{key} is {value!r}", path, where, f"give {_NAMES[kind]}")
     if isinstance(value, str) and "\0" in value:
         raise _wrong(f"{key} holds a NUL", path, where, "leave it out")
@@ -143,6 +173,10 @@ def _value(key: str, value: object, kind: type, path: Path, where: str) -> None:
         raise _wrong(f"{key} is {value!r}", path, where, f"give a number from {least}")
     if key in _ABOVE_ZERO and not 0 < value <= _MOST:
         raise _wrong(f"{key} is {value!r}", path, where, "give a number above 0")
+
+
+def _are_shares(value: object) -> bool:
+    return isinstance(value, list) and all(is_a(each, float) and 0 <= each <= 1 for each in value)
 
 
 def _nearest(word: str, known: tuple[str, ...]) -> str:

@@ -87,9 +87,9 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Record:
-    """The record called `name`. Raises BadReferenceError, naming the nearest records, if there is none."""
+    """The record called `name`. Raises BadReferenceError, naming what is near, if there is none."""
     if name not in names():
-        raise BadReferenceError(f"no bundled record is called {name!r}", "reference_models", f"take {_nearest(name)}")
+        raise BadReferenceError(f"no bundled record is called {name!r}", "reference_models", _nearest(name))
     return _load(name)
 
 
@@ -218,7 +218,7 @@ def _nearest(name: str) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
-    return " or ".join(near or names())
+    return f"take {' or '.join(near)}" if near else "list them: drafter-audit models"
 
 
 def _invalid(name: str, problem: str) -> AuditError:

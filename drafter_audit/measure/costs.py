@@ -74,10 +74,6 @@ class StepCosts:
     def tokens_per_s(self, accept_len: float, steps: int) -> float:
         return 1000 * accept_len / self.cycle_ms(steps)
 
-    def best_steps(self, accept_len: Mapping[int, float]) -> int:
-        """The step count with the most tokens per second, of those that `accept_len` has; the fewer steps on a tie."""
-        return max(sorted(accept_len), key=lambda steps: self.tokens_per_s(accept_len[steps], steps))
-
     def to_dict(self) -> dict[str, float]:
         return {"verify_ms": self.verify_ms, "draft_ms": self.draft_ms}
 

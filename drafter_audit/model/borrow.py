@@ -21,6 +21,11 @@ def has_weights(ref: str) -> bool:
     return source.kind != "bundled" and any(map(is_weight_name, source.files()))
 
 
+def lends_at_hand(ref: str) -> bool:
+    """Whether the target that `ref` names has weight files that can be read without asking the Hub."""
+    return at_hand(ref) and has_weights(ref)
+
+
 def lender(spec: DrafterSpec, target: str | None) -> str | None:
     """The target to borrow from: the one named, else the one that the drafter's files name, where it may be asked.
 

@@ -12,11 +12,13 @@ from torch import Tensor
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, InputsError
-from drafter_audit.model.inputs import Ids, as_tensor, positions_of, states_of, step_count, token_ids
+from drafter_audit.model.beams import Beams, Drafting
+from drafter_audit.model.inputs import Ids, as_tensor, beam_count, positions_of, states_of, step_count, token_ids
 from drafter_audit.model.layers import Attend, Linear
-from drafter_audit.model.memory import KeyValues, Unrolled
+from drafter_audit.model.memory import Branched, KeyValues, Unrolled
 from drafter_audit.model.network import Network
 from drafter_audit.model.report import LoadReport
+from drafter_audit.model.trees import Candidates, Likeliest, grown, likeliest
 
 _ROWS = 256
 """Positions whose logits are computed at a time."""
@@ -141,6 +143,26 @@ class Drafter:
         while len(drafts) < steps:
             drafts.append(self._likeliest(self._draft(cache, self._tip(cache), drafts[-1])))
         return torch.cat(drafts)
+
+    @torch.no_grad()
+    def branches(self, cache: DrafterCache, steps: int, topk: int) -> Candidates:
+        """What `steps` steps of trees draft from the last true position, one start of it; what was drafted before is
+        dropped, and so is this. On the drafter's device. Raises InputsError before the first `extend` and for more
+        beams than it has drafts, CannotRunError."""
+        steps, topk = step_count(steps, self.spec.name), beam_count(topk, len(self.network.head.weight), self.spec.name)
+        self.check_window(cache.length + steps - 1)
+        cache.rewind()
+        tip, places = self._tip(cache), torch.tensor([cache.length + self.wiring.position_offset], device=self.device)
+        beams = Beams(self.drafting, tip.token, tip.hidden, places, Branched(cache._memory).branch)
+        first = likeliest(tip.logits[None], topk)
+        found = grown(Likeliest(self._mapped(first.ids), first.log_probs, first.gaps), beams, steps)
+        cache.rewind()
+        return found
+
+    @property
+    def drafting(self) -> Drafting:
+        """What trees are drafted by."""
+        return Drafting(self.network, self._mapped, bool(self.wiring.token_shift))
 
     def target_ids(self, draft_ids: Ids) -> Tensor:
         """The target's ids for draft ids of any shape, by `wiring.vocab_map`. Raises InputsError."""

@@ -45,6 +45,14 @@ def step_count(steps: int, where: str) -> int:
     return found
 
 
+def beam_count(topk: int, most: int, where: str) -> int:
+    """`topk`, a whole number from one to the `most` tokens that are drafted from. Raises InputsError."""
+    found = step_count(topk, where)
+    if found > most:
+        raise InputsError(f"a top-k of {found}", where, f"pass {most} or less: so many tokens it drafts from")
+    return found
+
+
 def states_of(states: object, shape: tuple[int, int, int], like: Tensor, where: str) -> Tensor:
     """States of that shape [slots, T, width] in the dtype and on the device of `like`. Raises InputsError for another
     shape or type, and for values that are no finite numbers: they would spread to positions that do not see them."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from drafter_audit.model.layers import Attend
 
@@ -16,10 +18,26 @@ square."""
 class Unrolled:
     """Step k's query at position t sees step 0's keys at positions <= t and those of steps 1..k at t alone: as a round
     of drafting that starts at t does, and as EAGLE's training-time test. Steps after the first may be of the last
-    positions only, the same ones each time."""
+    positions only, the same ones each time.
 
-    def __init__(self) -> None:
+    With `until` each of these positions has several beams in those steps, as rows one beam after another; step k's
+    query then sees the keys of steps 1..k on its own path alone."""
+
+    def __init__(self, beams: int = 1) -> None:
+        self._beams = beams
         self._kept: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def until(self, stop: int, beams: int) -> Unrolled:
+        """Step 0 of the first `stop` positions, from the last of which `beams` each go on."""
+        cut = Unrolled(beams)
+        cut._kept = {layer: [(kept[0][0][:, :stop], kept[0][1][:, :stop])] for layer, kept in self._kept.items()}
+        return cut
+
+    def branch(self, rows: Tensor) -> Callable[[int], Attend]:
+        """`of`, for a step whose rows go on from these `rows` of the step before."""
+        for kept in self._kept.values():
+            kept[1:] = [(k[:, rows], v[:, rows]) for k, v in kept[1:]]
+        return self.of
 
     def of(self, layer: int) -> Attend:
         """That layer's `attend`: each call is the next step."""
@@ -27,7 +45,7 @@ class Unrolled:
 
         def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
             kept.append((k, v))
-            return _causal(q, k, v, scale) if len(kept) == 1 else _with_own(q, kept, scale)
+            return _causal(q, k, v, scale) if len(kept) == 1 else _with_own(q, kept, scale, self._beams)
 
         return attend
 
@@ -46,7 +64,7 @@ class KeyValues:
         """That layer's `attend`: its keys are those of the positions from `length` on."""
 
         def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-            keys, values = self._with(layer, k, v)
+            keys, values = self.with_new(layer, k, v)
             if self.length == 0:
                 return _causal(q, k, v, scale)
             seen = None if q.shape[1] == 1 else _before(q.shape[1], keys.shape[1], q.device)
@@ -54,7 +72,8 @@ class KeyValues:
 
         return attend
 
-    def _with(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def with_new(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """That layer's keys and values up to `length`, and these behind them."""
         stop = self.length + k.shape[1]
         held = self._kept.get(layer)
         if held is None or held[0].shape[1] < stop:
@@ -63,6 +82,33 @@ class KeyValues:
         for buffer, new in zip(held, (k, v), strict=True):
             buffer[:, self.length : stop] = new
         return held[0][:, :stop], held[1][:, :stop]
+
+
+class Branched:
+    """Beams beyond the text in `memory`, a row for each: a query sees the text, and of the keys of beams those on its
+    own path. `memory` is to be cut back afterwards."""
+
+    def __init__(self, memory: KeyValues) -> None:
+        self._memory, self._text = memory, memory.length
+        self._seen: Tensor | None = None  # [beams, keys of beams]
+
+    def branch(self, rows: Tensor) -> Callable[[int], Attend]:
+        """`of`, for a step whose rows go on from these `rows` of the step before."""
+        own = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+        earlier = own[:, :0] if self._seen is None else self._seen[rows]
+        self._memory.length = self._text + earlier.shape[1]
+        self._seen = torch.cat((earlier, own), dim=1)
+        return self.of
+
+    def of(self, layer: int) -> Attend:
+        """That layer's `attend`."""
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+            keys, values = self._memory.with_new(layer, k, v)
+            seen = None if self._seen is None else pad(self._seen, (self._text, 0), value=True)
+            return _attended(q, keys, values, scale, seen)
+
+        return attend
 
 
 def _larger(old: Tensor | None, new: Tensor, length: int) -> Tensor:
@@ -90,24 +136,27 @@ def _before(queries: int, keys: int, device: torch.device) -> Tensor:
     return torch.ones((queries, keys), dtype=torch.bool, device=device).tril(keys - queries)
 
 
-def _with_own(q: Tensor, kept: list[tuple[Tensor, Tensor]], scale: float) -> Tensor:
-    """Step 0's keys at or before each query's position, and the later steps' keys at that position."""
+def _with_own(q: Tensor, kept: list[tuple[Tensor, Tensor]], scale: float, beams: int) -> Tensor:
+    """Step 0's keys at or before each query's position, and the later steps' keys on its path."""
     first_k, first_v = kept[0]
     own_k, own_v = (torch.stack(each, dim=2) for each in zip(*kept[1:], strict=True))  # [kv, rows, steps, d]
-    grouped = q.reshape(len(first_k), -1, *q.shape[1:]) * scale  # [kv, group, rows, d]
-    skipped, parts = first_k.shape[1] - q.shape[1], []
-    for start in range(0, q.shape[1], _ROWS):
-        stop = min(start + _ROWS, q.shape[1])
-        first = (first_k[:, None, : skipped + stop], first_v[:, None, : skipped + stop])
-        parts.append(_rows(grouped[:, :, start:stop], first, (own_k[:, None, start:stop], own_v[:, None, start:stop])))
-    return torch.cat(parts, dim=2).flatten(0, 1)
+    own_k, own_v = (own.reshape(len(own), 1, beams, -1, *own.shape[2:]) for own in (own_k, own_v))
+    grouped = q.reshape(len(first_k), -1, beams, q.shape[1] // beams, q.shape[2]) * scale  # [kv, group, beams, n, d]
+    places, block, parts = grouped.shape[3], max(1, _ROWS // beams), []
+    for start in range(0, places, block):
+        stop = min(start + block, places)
+        seen = first_k.shape[1] - places + stop
+        first = (first_k[:, None, None, :seen], first_v[:, None, None, :seen])
+        own = (own_k[:, :, :, start:stop], own_v[:, :, :, start:stop])
+        parts.append(_rows(grouped[:, :, :, start:stop], first, own))
+    return torch.cat(parts, dim=3).flatten(2, 3).flatten(0, 1)
 
 
 def _rows(q: Tensor, first: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor]) -> Tensor:
-    """Queries [kv, group, rows, d] of the last rows of `first` -> [kv, group, rows, dv]."""
+    """Queries [kv, group, beams, n, d] of the last positions of `first` -> [kv, group, beams, n, dv]."""
     (first_k, first_v), (own_k, own_v) = first, own
-    seen = first_k.shape[2]
-    ahead = ~_before(q.shape[2], seen, q.device)
+    seen = first_k.shape[-2]
+    ahead = ~_before(q.shape[-2], seen, q.device)
     to_first = (q @ first_k.transpose(-1, -2)).masked_fill_(ahead, float("-inf"))
     to_own = (own_k @ q.unsqueeze(-1)).squeeze(-1)
     scores = torch.cat((to_first, to_own), dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)

@@ -55,7 +55,7 @@ def recorded_answer(
 
     Raises what `TargetModel.forward_into` raises.
     """
-    states, thought = _States(len(boundaries)), _Thought(min(settings.top, target.vocab_size))
+    states, thought = _States(target, boundaries), _Thought(min(settings.top, target.vocab_size))
     sink = states.take if target.ranks.first else _drop
     generator = torch.Generator().manual_seed(seed)
     past, given, said, length = target.new_cache(), torch.tensor(prompt.ids), list[int](), 0
@@ -81,6 +81,7 @@ def recorded_answer(
         gaps=thought.gaps(),
         capped=said[length - 1] not in target.end_ids,
         degenerate=loops(said[:length]),
+        last_normed=states.last_normed(),
     )
 
 
@@ -94,13 +95,22 @@ def _chosen(logits: Tensor, temperature: float, source: torch.Generator, where: 
 
 
 class _States:
-    """A sink that keeps each state in memory, piece by piece."""
+    """A sink that keeps each state in memory, piece by piece; that of boundary L behind the final norm too, as
+    drafters read it that have no other state."""
 
-    def __init__(self, count: int) -> None:
-        self._pieces: list[list[Tensor]] = [[] for _ in range(count)]
+    def __init__(self, target: TargetModel, boundaries: tuple[int, ...]) -> None:
+        self._norm, self._last, self._boundaries = target.parts.norm, target.num_layers, boundaries
+        self._pieces: list[list[Tensor]] = [[] for _ in boundaries]
+        self._normed: list[Tensor] = []
 
     def take(self, slot: int, state: Tensor) -> None:
         self._pieces[slot].append(state.to("cpu", copy=True))
+        if self._boundaries[slot] == self._last:
+            self._normed.append(self._norm(state[None])[0].to("cpu", copy=True))
+
+    def last_normed(self) -> Tensor | None:
+        """[T, hidden], None where boundary L is not kept."""
+        return torch.cat(self._normed) if self._normed else None
 
     def whole(self) -> Tensor:
         """[boundaries, T, hidden]; pieces are let go one boundary after another, so that no second copy is held."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drafter_audit import __version__
-from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES, parse_config
-from drafter_audit.drafter.config_view import ConfigView
-from drafter_audit.drafter.target import quantization_label
+from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES
+from drafter_audit.drafter.target import describe_target
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.answer import Settings
 from drafter_audit.recording.manifest import Manifest
@@ -21,7 +20,8 @@ from drafter_audit.sources.open import open_source
 @dataclass(frozen=True)
 class Origin:
     """Where the prompts come from and how they became tokens; `prompts_sha256` is over the bytes of their file, None
-    where there is none: the tokens' own then stands for it. `command` is what was called."""
+    where there is none: the tokens' own then stands for it. `notes` say what of them a reader must know, `command` what
+    was called."""
 
     prompts_name: str = "tokens"
     prompts_sha256: str | None = None
@@ -29,6 +29,7 @@ class Origin:
     raw: bool = False
     tokenizer_sha256: str | None = None
     template_sha256: str | None = None
+    notes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
 
@@ -59,6 +60,8 @@ class Described(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def end_ids(self) -> tuple[int, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
 
 
 def describe(
@@ -70,8 +73,12 @@ def describe(
     engine: str | None = None,
     engine_args: tuple[str, ...] = (),
 ) -> Manifest:
-    """What the recording will say of itself, before any answer; `engine` is None where transformers ran the target."""
-    config = open_source(target.ref).read("config.json", limit=MAX_CONFIG_BYTES)
+    """What the recording will say of itself, before any answer; `engine` is None where transformers ran the target.
+
+    No engine gives the last state behind the final norm.
+    """
+    source = open_source(target.ref)
+    config = source.read("config.json", limit=MAX_CONFIG_BYTES)
     tokens = hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
     return Manifest(
         target=target.ref,
@@ -89,12 +96,13 @@ def describe(
         seed=settings.seed,
         boundaries=settings.boundaries,
         all_tokens=settings.all_tokens,
+        last_normed=engine is None,
         end_ids=target.end_ids,
         count=len(prompts),
         tokens_sha256=tokens,
         thinking=origin.thinking,
         raw=origin.raw,
-        quantization=quantization_label(ConfigView(parse_config(config, target.ref), target.ref)),
+        quantization=describe_target(source, ref=target.ref, said_by=None).quantization,
         config_sha256=hashlib.sha256(config).hexdigest(),
         tokenizer_sha256=origin.tokenizer_sha256,
         template_sha256=origin.template_sha256,
@@ -104,5 +112,6 @@ def describe(
         engine_args=engine_args,
         tool_version=__version__,
         libraries=dict(ran.libraries),
+        notes=(*origin.notes, *target.notes),
         command=origin.command,
     )

@@ -15,8 +15,11 @@ SCHEMA_VERSION = 1
 Status = Literal["in progress", "finished"]
 T = TypeVar("T")
 
-_FREE = ("command", "answers")
+_FREE = ("command", "answers", "notes")
 """Fields that a run that goes on with a recording need not share with the one that began it."""
+
+_ADDED: Mapping[str, Any] = {"notes": [], "last_normed": False, "engine": None, "engine_args": []}
+"""Fields that the first recordings lack, and what those are read with."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,11 @@ class Manifest:
     """`lookahead` tokens follow each answer; `top` logits are kept for each answer token.
 
     `boundaries` are those that every prompt has; the first prompts have all, until they hold `all_tokens` states.
+    `last_normed`: wherever boundary L is kept, so is its state behind the target's final norm.
     `prompts_sha256` is over the bytes of the prompt file, `tokens_sha256` over what the target was given. `thinking` is
-    None where nobody chose. `engine`, such as "vllm", ran the target with `engine_args`, None: transformers did.
-    `libraries` maps names to versions. `answers` are complete once the recording is finished.
+    None where nobody chose. `engine`, such as "vllm", ran the target with `engine_args`; None: transformers did.
+    `libraries` maps names to versions. `notes` say what a reader must know of prompts,
+    tokenizer and target. `answers` are complete once the recording is finished.
     """
 
     target: str
@@ -75,6 +80,8 @@ class Manifest:
     tool_version: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    last_normed: bool = False
+    notes: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
 
     def differences(self, other: Manifest) -> Iterator[tuple[str, object, object]]:
@@ -107,11 +114,8 @@ def from_text(text: str | bytes, where: str) -> tuple[Manifest, Status]:
     if not isinstance(answers, list):
         raise RecordingError("no list of answers", where, _MEND)
     made = tuple(filled(Answer, each, where) for each in answers)
-    return filled(Manifest, {**_SINCE, **raw, "answers": made}, where), status
+    return filled(Manifest, {**_ADDED, **raw, "answers": made}, where), status
 
-
-_SINCE: Mapping[str, Any] = {"engine": None, "engine_args": []}
-"""Fields that came later, with what they are in a manifest that lacks them."""
 
 _MEND = "the manifest is damaged: restore it, or record anew"
 

@@ -33,6 +33,7 @@ TABLES = {
 }
 """What is stored beside the states, and in which type: ids in 32 bits, which halves their table."""
 
+_NORMED = "state.last_normed"
 _KEY = "recording"
 _FACTS = ("id", "category", "prompt_length", "answer_length", "boundaries", "capped", "degenerate")
 _MEND = "delete that file and run the command that made the recording again"
@@ -43,6 +44,8 @@ def write_prompt(path: Path, prompt: RecordedPrompt) -> None:
     tensors = {name: getattr(prompt, name).to(dtype).contiguous() for name, dtype in TABLES.items()}
     states = zip(prompt.boundaries, prompt.states, strict=True)
     tensors |= {_name(boundary): state.contiguous() for boundary, state in states}
+    if prompt.last_normed is not None:
+        tensors[_NORMED] = prompt.last_normed.contiguous()
     facts: dict[str, Any] = {name: getattr(prompt, name) for name in _FACTS}
     facts["crc32"] = {name: _checksum(tensor) for name, tensor in tensors.items()}
     with whole_file(path) as part:
@@ -60,11 +63,13 @@ def read_prompt(path: Path, boundaries: Sequence[int] | None = None) -> Recorded
             asked = _asked(answer, boundaries, path)
             tables = {name: _checked(file, name, checksums, path) for name in TABLES}
             states = _states(file, asked, checksums, path)
+            behind = _NORMED in checksums and max(answer.boundaries) in asked  # boundary L, where it is there
+            normed = _checked(file, _NORMED, checksums, path) if behind else None
     except (OSError, SafetensorError) as error:
         raise RecordingError(f"it cannot be read: {error}", str(path), _MEND) from error
     tables["top_ids"] = tables["top_ids"].long()
     facts: dict[str, Any] = {name: getattr(answer, name) for name in _FACTS}
-    return RecordedPrompt(**{**facts, "boundaries": asked, "states": states, **tables})
+    return RecordedPrompt(**{**facts, "boundaries": asked, "states": states, "last_normed": normed, **tables})
 
 
 def describe_file(path: Path) -> Answer:
@@ -140,7 +145,7 @@ def _check_lengths(header: Header, answer: Answer, path: Path) -> None:
     text = answer.prompt_length + answer.answer_length
     rows = {"tokens": text + ahead, "gaps": answer.answer_length + ahead}
     rows |= dict.fromkeys(("top_ids", "top_logits", "logsumexp"), answer.answer_length)
-    rows |= {_name(boundary): text - 1 for boundary in answer.boundaries}
+    rows |= dict.fromkeys((*map(_name, answer.boundaries), *(shapes.keys() & {_NORMED})), text - 1)
     found = {name: shape[0] if shape else None for name, shape in shapes.items()}
     if found != rows or ahead < 0:
         wrong = sorted(name for name in rows.keys() | found.keys() if rows.get(name) != found.get(name))

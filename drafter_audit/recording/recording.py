@@ -21,7 +21,8 @@ class RecordedPrompt:
     P + N - 1, hidden]: row t is the state of token t, in the order of `boundaries`, in the target's dtype. Row i of
     `top_ids` int64 [N, k], `top_logits` float32 [N, k] (descending) and `logsumexp` float32 [N] is the distribution
     from which answer token i came: that at position P - 1 + i. `gaps` float32 [N + lookahead]: how far the likeliest
-    logit stood above the second, for each token after the prompt.
+    logit stood above the second, for each token after the prompt. `last_normed` [P + N - 1, hidden] is the state at
+    boundary L behind the target's final norm, None where that boundary, or that state of it, is not there.
     """
 
     id: str
@@ -37,6 +38,7 @@ class RecordedPrompt:
     gaps: Tensor
     capped: bool
     degenerate: bool
+    last_normed: Tensor | None = None
 
 
 @dataclass(frozen=True)

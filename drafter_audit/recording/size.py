@@ -23,7 +23,9 @@ def largest(target: Described, prompts: Sequence[TokenPrompt], settings: Setting
     top = min(settings.top, target.vocab_size)
     total = rows = 0
     for prompt in prompts:
-        boundaries = target.num_layers + 1 if rows < settings.all_tokens else len(settings.boundaries)
+        every = rows < settings.all_tokens
+        boundaries = target.num_layers + 1 if every else len(settings.boundaries)
+        boundaries += every or target.num_layers in settings.boundaries  # the last state, behind the final norm
         rows += (states := len(prompt.ids) + settings.max_new_tokens - 1)
         tokens = 8 * (states + 1 + settings.lookahead) + 4 * (settings.max_new_tokens + settings.lookahead)
         total += boundaries * states * state + settings.max_new_tokens * (8 * top + 4) + tokens + _OVERHEAD

@@ -85,9 +85,9 @@ def _head(result: DecodeResult) -> Iterator[str]:
         yield f"mean over requests {acceptance.request_mean:.3f}"
     rate = f" of {count(acceptance.drafted)} drafted ({share(acceptance.accept_rate)})" if acceptance.drafted else ""
     yield f"{count(acceptance.rounds)} rounds, {count(acceptance.accepted)} drafts accepted{rate}"
-    shape = "chain" if acceptance.topk == 1 else f"tree, top-k {acceptance.topk}"
+    shape, topk = ("chain", "") if acceptance.topk == 1 else ("tree", f", top-k {acceptance.topk}")
     steps = f"{acceptance.steps} step{'' if acceptance.steps == 1 else 's'}"
-    yield f"{shape} of {steps}, {count(acceptance.num_draft_tokens)} tokens verified a round"
+    yield f"{shape} of {steps}{topk}, {count(acceptance.num_draft_tokens)} tokens verified a round"
     if acceptance.unknown:
         yield f"not told: {', '.join(acceptance.unknown)}"
 

@@ -50,14 +50,22 @@ def record_result(recording: Recording) -> dict[str, Any]:
             }
             for answer in answers
         ],
+        "notes": list(manifest.notes),
     }
 
 
 def record_remarks(recording: Recording) -> Iterator[str]:
-    """What of the answers a reader must know before replaying them."""
-    why = why_not_measured(recording.manifest.answers)
+    """What of prompts, target and answers a reader must know before replaying them."""
+    from drafter_audit.wiring.judge import LEAST_PROMPTS
+
+    answers = recording.manifest.answers
+    yield from recording.manifest.notes
+    why = why_not_measured(answers)
     if why is not None:
-        yield f"{why}: raise --max-new-tokens, or choose other prompts; a replay of these ends with exit code 3"
+        yield f"{why}: raise --max-new-tokens, or choose other prompts; decode and sweep end with exit code 3 on these"
+    long = sum(answer.answer_length > 1 for answer in answers)
+    if long < 2 * LEAST_PROMPTS:
+        yield f"{long} answers of two tokens or more: below {2 * LEAST_PROMPTS} wiring decides little, and ends with 3"
 
 
 def _rows(manifest: Manifest) -> Iterator[tuple[str, str]]:

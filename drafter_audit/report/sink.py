@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -59,8 +60,12 @@ def tell(remark: str) -> None:
         sys.stderr.write(f"note: {escape(remark)}\n")
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""The disk's failures, which another name would not mend."""
+
+
 def _cannot_write(error: OSError, output: str | None) -> AuditError:
     what = f"cannot write: {error.strerror}"
-    if output is not None:
+    if output is not None and error.errno not in _FULL:
         return UsageError(what, output, "choose another file for -o")
-    return AuditError(what, "stdout", "make room, or write elsewhere with -o")
+    return AuditError(what, output or "stdout", "make room, or write elsewhere with -o")

@@ -1,4 +1,4 @@
-"""What `sweep` measured: accept_len at each step count, what a step more brings, and which count is worth most."""
+"""What `sweep` measured: accept_len at each shape of a round, what a step more brings, and which is worth most."""
 
 from __future__ import annotations
 
@@ -40,9 +40,16 @@ _COLUMNS: tuple[tuple[str, Cell], ...] = (
 )
 
 
+_SHAPES: tuple[tuple[str, Cell], ...] = (
+    ("top-k", lambda row: str(row.acceptance.topk)),
+    ("verified", lambda row: count(row.acceptance.num_draft_tokens)),
+)
+
+
 def _table(result: SweepResult) -> Table:
-    """Columns that no row fills are left out."""
-    filled = [(name, cell) for name, cell in _COLUMNS if any(cell(row) != NOTHING for row in result.rows)]
+    """Columns that no row fills are left out, and those of trees where all are chains."""
+    columns = (*_SHAPES, *_COLUMNS) if any(row.acceptance.topk > 1 for row in result.rows) else _COLUMNS
+    filled = [(name, cell) for name, cell in columns if any(cell(row) != NOTHING for row in result.rows)]
     rows = tuple((*(cell(row) for _, cell in filled), "best" if row is result.best else "") for row in result.rows)
     ref = result.provenance.drafter.ref
     return Table(
@@ -55,8 +62,9 @@ def _conclusions(result: SweepResult) -> Iterator[str]:
     if best is None or costs is None:
         yield "not told: what a verification and a draft step cost was neither measured nor given"
         return
-    steps = best.acceptance.steps
-    yield f"{steps} step{'' if steps == 1 else 's'}: {figure(best.tokens_per_s, 1)} tokens/s"
+    steps, topk, verified = best.acceptance.steps, best.acceptance.topk, best.acceptance.num_draft_tokens
+    tree = "" if topk == 1 else f" of a tree, top-k {topk}, {count(verified)} tokens verified"
+    yield f"{steps} step{'' if steps == 1 else 's'}{tree}: {figure(best.tokens_per_s, 1)} tokens/s"
     source = f" ({result.costs_from})" if result.costs_from else ""
     yield f"a cycle is {costs.verify_ms:g} ms and {costs.draft_ms:g} ms a draft step{source}"
 
@@ -66,5 +74,5 @@ def _csv(result: SweepResult) -> Table:
     told = [row.to_dict() for row in result.rows]
     for row in told:
         row["accept_len_low"], row["accept_len_high"] = row.pop("interval") or (None, None)
-        row["best"] = result.best is not None and row["steps"] == result.best.acceptance.steps
+        row["best"] = result.best is not None and row is told[result.rows.index(result.best)]
     return Table(tuple(told[0]), tuple(tuple(map(raw, row.values())) for row in told))

@@ -52,6 +52,8 @@ def _blocks(lint: Lint, checked: Checked) -> Iterator[Block]:
     yield from _not_observable(found)
     yield from findings_with_fixes(_grave(lint))
     yield Lines(tuple(_measured_on(checked)), "Measured on")
+    if evidence.remarks:
+        yield Lines(tuple(map(escape, evidence.remarks)), "Notes")
 
 
 def _grave(lint: Lint) -> Iterator[Finding]:

@@ -77,7 +77,8 @@ def probe_here(
 def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
     """Raises CannotRunError where a control fails, and what loading and reading raise."""
     found = search(probe, asked.min_gain)
-    answers = probe.corpus.manifest.answers
+    told = probe.corpus.manifest
+    answers = told.answers
     profile, notes = _profiled(probe, found)
     best = found.best.wiring
     mends = edits(probe.spec, best, asked.releases)
@@ -94,6 +95,7 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
         answers=len(answers),
         capped=sum(answer.capped for answer in answers),
         looping=sum(answer.degenerate for answer in answers),
+        remarks=(*told.notes, *probe.under(best).loaded.notes),
         notes=notes,
     )
     return Checked(evidence, judged(evidence))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +49,7 @@ class Pack:
     top_logits: Tensor
     logsumexp: Tensor
     thoughts: Tensor
+    last_normed: Tensor | None = None
 
     @classmethod
     def of(cls, prompts: Sequence[RecordedPrompt], rows: slice, device: torch.device) -> Pack:
@@ -74,7 +75,10 @@ class Pack:
         ]
         tokens = torch.cat([prompt.tokens for prompt in prompts])
         on_device = [tensor.to(device) for tensor in (tokens, *moved, *tables)]
-        return cls(rows, lengths, starts, prompts[0].boundaries, *on_device)
+        behind = [p.last_normed[:n] for p, n in zip(prompts, lengths, strict=True) if p.last_normed is not None]
+        normed = torch.cat(behind).to(device) if len(behind) == len(prompts) else None
+        made = cls(rows, lengths, starts, prompts[0].boundaries, *on_device)
+        return replace(made, last_normed=normed)
 
     def paired(self, by: int, at: Tensor | None = None) -> Tensor:
         """The token `by` after that of each position, or of the positions `at`. 0 past the end of its text, and in
@@ -109,8 +113,8 @@ class Corpus:
         answers = recording.manifest.answers
         halves = _halves(answers)
         if not any(halves):
-            where = str(recording.folder)
-            raise RecordingError("no answer is longer than one token", where, "record longer answers")
+            mend = "record longer answers" + (", without --raw" if recording.manifest.raw else "")
+            raise RecordingError("no answer is longer than one token", str(recording.folder), mend)
         race = _race(answers, halves[0])
         rest = tuple(place for place in halves[0] if place not in race)
         groups = (race, rest, halves[1])

@@ -62,7 +62,8 @@ class Live:
 class Evidence:
     """`damage` is proven by the files, `suspected` only looks so. `profile` is of the best wiring, None where it cannot
     be replayed. `capped` and `looping` of `answers` were cut off, or repeat themselves. `train_acc` are the accuracies
-    by step that training told."""
+    by step that training told. `remarks` are those of the recording and of the loaded drafter; `notes`, on the check
+    itself, are warnings too."""
 
     found: Found
     profile: Profile | None
@@ -77,6 +78,7 @@ class Evidence:
     answers: int = 0
     capped: int = 0
     looping: int = 0
+    remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Evidence:
             "train_acc": self.training(),
             "live": [each.to_dict() for each in self.live],
             "answers": {"count": self.answers, "capped": self.capped, "degenerate": self.looping},
-            "notes": list(self.notes),
+            "notes": [*self.remarks, *self.notes],
         }
 
     def training(self) -> dict[str, Any] | None:

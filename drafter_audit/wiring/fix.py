@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from drafter_audit.drafter.boundaries import meant
+from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.open import with_config
 from drafter_audit.drafter.spec import DrafterSpec
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
@@ -106,33 +107,40 @@ def _meaning(spec: DrafterSpec, wanted: Wiring) -> DrafterSpec:
 def saying(spec: DrafterSpec, wanted: Wiring) -> dict[str, Any]:
     """The keys of config.json that make the drafter itself declare `wanted`, each tried; without those that do not."""
     found: dict[str, Any] = {}
-    for knob, keys in _keys(spec.config.raw, wanted).items():
+    for knob, keys in _keys(spec.config, wanted).items():
         before, after = declared_wiring(spec), declared_wiring(with_config(spec, merged(spec.config.raw, keys)))
         if before and after and knob in before.differs(wanted) and knob not in after.differs(wanted):
             found = joined(found, keys)
     return found
 
 
-def _keys(raw: Mapping[str, Any], wanted: Wiring) -> dict[str, dict[str, Any]]:
-    """Knob -> the keys that declare it, the rope's in the layout that the file has."""
-    scaling = dict(wanted.rope_scaling or ())
-    kind = scaling.pop("type", None)
-    rope: dict[str, Any] = {
-        "rope_theta": wanted.rope_theta,
-        "rope_scaling": {"rope_type": kind, **scaling} if kind else None,
-    }
-    if isinstance(held := raw.get("rope_parameters"), Mapping):
-        gone = dict.fromkeys(held.keys() - {"rope_theta", "rope_type"} - scaling.keys())
-        rope = {"rope_parameters": {"rope_theta": wanted.rope_theta, "rope_type": kind or "default", **scaling, **gone}}
+def _keys(config: ConfigView, wanted: Wiring) -> dict[str, dict[str, Any]]:
+    """Knob -> the keys that declare it."""
     before_fc = {
         "norm_before_fc": wanted.pre_fc_norm in ("whole", "whole_then_per_state"),
         "fc_norm": wanted.pre_fc_norm in ("per_state", "whole_then_per_state"),
     }
+    rope = _rope(config, wanted)
     return {
         "rope_theta": rope,
         "rope_scaling": rope,
         "pre_fc_norm": before_fc,
         "residual": {"norm_before_residual": wanted.residual == "post_norm"},
         "feedback": {"norm_output": wanted.feedback == "post_norm"},
+        "embedding": {"embed_requires_grad": wanted.embedding == "own"},
         "final_norm": {SECTION: {"use_last_layernorm": wanted.final_norm}},
     }
+
+
+def _rope(config: ConfigView, wanted: Wiring) -> dict[str, Any]:
+    """Base and scaling in the layout that the file has, in the section that holds the layer's settings."""
+    scaling = dict(wanted.rope_scaling or ())
+    kind = scaling.pop("type", None)
+    held = config.get("rope_parameters")
+    if not isinstance(held, Mapping):
+        told = {"rope_type": kind, **scaling} if kind else None
+        theta = config.edit("rope_theta", wanted.rope_theta)
+        return joined(theta, config.edit("rope_scaling", told, beside="rope_theta"))
+    gone = dict.fromkeys(held.keys() - {"rope_theta", "rope_type"} - scaling.keys())
+    told = {"rope_theta": wanted.rope_theta, "rope_type": kind or "default", **scaling, **gone}
+    return config.edit("rope_parameters", told)

@@ -9,7 +9,7 @@ from typing import Any
 
 from drafter_audit.drafter.boundaries import Ids
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import KNOBS, Wiring
+from drafter_audit.drafter.wiring import KNOBS, Side, Wiring
 from drafter_audit.engines import engine_of, newest_releases
 from drafter_audit.wiring.knob_values import SHIFTS, values_of
 from drafter_audit.wiring.result import NotObservable, listed
@@ -35,18 +35,27 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Scope:
-    """The drafter, the recorded target's number of layers, and the boundaries that the recording has."""
+    """The drafter, the recorded target's number of layers, the boundaries that the recording has, and whether it has
+    the last one behind the final norm too."""
 
     spec: DrafterSpec
     num_layers: int
     recorded: Ids
+    last_normed: bool = False
+
+    def holds(self, wiring: Wiring) -> bool:
+        """Whether the last state is recorded from the side of the final norm on which `wiring` reads it."""
+        return self.last_normed or wiring.last_state == "pre_norm" or self.num_layers not in (wiring.boundaries or ())
+
+
+_OTHER_SIDE: Mapping[Side, Side] = {"pre_norm": "post_norm", "post_norm": "pre_norm"}
 
 
 def hypotheses(scope: Scope, base: Wiring) -> tuple[tuple[Hypothesis, ...], tuple[NotObservable, ...]]:
     """All that turn one knob of `base`, each wiring once, the engines' own last; and what no recording shows."""
     found: dict[str, Hypothesis] = {}  # by their text: a wiring may hold a list, which has no hash
     for one in (*_states(scope, base), *_knobs(scope, base), *_engines(scope, base)):
-        if base.differs(one.wiring):
+        if base.differs(one.wiring) and scope.holds(one.wiring):
             found.setdefault(repr(one.wiring), one)
     return tuple(found.values()), tuple(_hidden(scope, base))
 
@@ -97,6 +106,9 @@ def _orders(slots: int) -> Iterator[tuple[int, ...]]:
 
 
 def _knobs(scope: Scope, base: Wiring) -> Iterator[Hypothesis]:
+    if scope.num_layers in (base.boundaries or ()):
+        other = _OTHER_SIDE[base.last_state]
+        yield Hypothesis(f"last_state {other}", "last_state", other, replace(base, last_state=other))
     for knob, named in values_of(scope.spec).items():
         for name, value in named.items():
             yield Hypothesis(f"{knob} {name}", knob, listed(value), replace(base, **{knob: value}))
@@ -128,10 +140,11 @@ def _hidden(scope: Scope, base: Wiring) -> Iterator[NotObservable]:
         yield NotObservable("boundaries", missing, "these boundaries were not recorded")
     if len(base.boundaries or ()) < 2:
         yield NotObservable("slot_order", None, "it reads one state")
-    other = {"pre_norm": "post_norm", "post_norm": "pre_norm"}[base.last_state]
+    other = _OTHER_SIDE[base.last_state]
     read = scope.num_layers in (base.boundaries or ())
-    why = "a recording holds the last state before the final norm alone" if read else "no slot reads the last state"
-    yield NotObservable("last_state", other, why)
+    if not (read and scope.holds(replace(base, last_state=other))):
+        why = "this recording holds it before the final norm alone" if read else "no slot reads the last state"
+        yield NotObservable("last_state", other, why)
 
 
 def knob_of(wiring: Wiring, base: Wiring) -> Mapping[str, tuple[Any, Any]]:

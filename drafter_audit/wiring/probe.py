@@ -11,6 +11,7 @@ import torch
 from drafter_audit.decode.fit import check_fits, informed
 from drafter_audit.drafter.wiring import Wiring, declared_wiring
 from drafter_audit.errors import AuditError, CannotRunError
+from drafter_audit.model.borrow import lends_at_hand
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.load import Variants, open_variants
 from drafter_audit.recording.recording import Recording
@@ -74,7 +75,8 @@ class Probe:
         self.variants, self.declared, self.steps, self.watch = variants, declared, steps, watch
         self.corpus = Corpus.of(recording, variants.place[1])
         self._whole: dict[str, Score] = {}
-        self.scope = Scope(self.spec, recording.manifest.num_layers, self.corpus.recorded)
+        told = recording.manifest
+        self.scope = Scope(self.spec, told.num_layers, self.corpus.recorded, told.last_normed)
 
     def under(self, wiring: Wiring) -> Drafter:
         """Raises as `load_drafter`."""
@@ -185,5 +187,8 @@ def open_probe(
     watch: Watch = lambda _, __: None,
 ) -> Probe:
     """The drafter `ref` on that recording. `target` names whom it borrows from, where its files do not lead there; the
-    recorded target's name is taken where weights lie behind it. Raises as `load_drafter` and `Probe`."""
-    return Probe(open_variants(ref, target=target, dtype=dtype, device=device), recording, steps, watch)
+    recorded target's name is taken where its weights are at hand: what is called the target's is then the target's, and
+    no copy of it. Raises as `load_drafter` and `Probe`."""
+    named = recording.manifest.target
+    lends = target or (named if lends_at_hand(named) else None)
+    return Probe(open_variants(ref, target=lends, dtype=dtype, device=device), recording, steps, watch)

@@ -51,7 +51,11 @@ def run(drafter: Drafter, pack: Pack, taps: Taps, score: Score, *, shuffled: boo
     if not set(wiring.boundaries or ()) <= set(pack.boundaries):
         return
     drafter.check_window(max(pack.lengths) + steps - 1)
-    hidden, memory, rows = taps.fused(drafter.network, wiring.boundaries or ()), _Together(pack), None
+    hidden, memory, rows = (
+        taps.fused(drafter.network, wiring.boundaries or (), wiring.last_state),
+        _Together(pack),
+        None,
+    )
     if shuffled:
         hidden = hidden[torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0)).to(hidden.device)]
     places, right = pack.places, torch.ones(len(pack.chosen), dtype=torch.bool, device=hidden.device)

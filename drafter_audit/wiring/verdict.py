@@ -12,7 +12,7 @@ from drafter_audit.measure.loops import MOST
 from drafter_audit.wiring.evidence import Claim, Evidence
 from drafter_audit.wiring.fix import mend_of
 from drafter_audit.wiring.profile import Profile
-from drafter_audit.wiring.result import Fault, Standing
+from drafter_audit.wiring.result import Fault, Found, Standing
 
 Name = Literal["damaged", "miswired", "engine", "undertrained", "healthy", "inconclusive"]
 
@@ -64,16 +64,22 @@ def _words(value: object) -> str:
 
 
 def _damaged(evidence: Evidence) -> Iterator[str]:
-    yield from evidence.damage
     found, profile = evidence.found, evidence.profile
-    yield from (_not_the_trained(fault) for fault in found.faults if fault.costs and _replaced(fault))
+    proven = _trained_with_its_own(found)
+    yield from (each for each in evidence.damage if not (proven and each.startswith(_FOREIGN)))
+    chance = found.best.accept_len <= CHANCE  # what moves KL there does not tell how it was trained
+    yield from (_not_the_trained(fault) for fault in found.faults if fault.costs and _replaced(fault) and not chance)
     if profile is not None and (led := _led_astray(profile)):
         yield led
-    if not found.faults and found.best.accept_len <= CHANCE:
+    if chance:
         control = f"the control with permuted head rows has {found.control.accept_len:.3f}"
-        yield f"it drafts at chance: accept_len {found.best.accept_len:.3f}, {control}, and no wiring tried does better"
+        yield f"it drafts at chance: accept_len {found.best.accept_len:.3f} under the best wiring tried, {control}"
         yield from evidence.suspected
 
+
+_FOREIGN = "EMB-UNRELATED:"
+"""What lint says of a stored embedding that is another than the target's: no damage where the drafter does worse with
+that."""
 
 _STORED = {"head": "lm_head", "embedding": "embed_tokens"}
 
@@ -81,6 +87,12 @@ _STORED = {"head": "lm_head", "embedding": "embed_tokens"}
 def _replaced(fault: Fault) -> bool:
     """Whether the target's own tensor does better than the stored one."""
     return fault.knob in _STORED and fault.declared == "own" and fault.trained in ("target", "target_rows")
+
+
+def _trained_with_its_own(found: Found) -> bool:
+    """Whether its stored embedding, unlike the target's, is the one that it was trained with."""
+    tried = (each for each in found.hypotheses if (each.knob, each.value) == ("embedding", "target"))
+    return found.best.wiring.embedding == "own" and any(each.outcome == "worse" for each in tried)
 
 
 def _not_the_trained(fault: Fault) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import cast
 
+from torch import Tensor
+
 from drafter_audit.errors import CannotRunError, InputsError
 from drafter_audit.model.target.parts import Untyped
 
@@ -13,6 +15,9 @@ _NAMES = ("cache", "past_key_values", "cache_params")
 
 _PER_TOKEN = {"DynamicLayer", "DynamicIndexedLayer", "DummyLayer"}
 """Layers of transformers' cache that keep what they hold of each token apart (5.24 cache_utils.py)."""
+
+_PAIRS = {"DynamicLayer", "DummyLayer"}
+"""Those that hold keys and values alone. A window's becomes one in a whole cache: ask it of an ordinary one."""
 
 _WINDOW = "DynamicSlidingWindowLayer"
 """One that keeps the last tokens only, for sliding and for chunked attention."""
@@ -41,6 +46,21 @@ def new_cache(config: Untyped, *, whole: bool = False) -> Untyped:
 def forgets_exactly(past: Untyped) -> bool:
     """Whether each layer of `past` can be cut back to any length of its text."""
     return all(_kind(layer) in _PER_TOKEN for layer in past.layers)
+
+
+def keeps_each_token(past: Untyped) -> bool:
+    """Whether each layer of `past` holds keys and values of every token and nothing else: full attention."""
+    return all(_kind(layer) in _PAIRS for layer in past.layers)
+
+
+def keep(past: Untyped, places: Tensor, where: str) -> None:
+    """Leaves of `past` the tokens at `places` int64 [n], rising. Raises CannotRunError for another kind of cache."""
+    if not keeps_each_token(past):
+        raise CannotRunError("a cache that cannot be thinned out", where, "run the text anew")
+    for layer in past.layers:
+        if layer.get_seq_length():
+            at = places.to(layer.keys.device)
+            layer.keys, layer.values = layer.keys.index_select(-2, at), layer.values.index_select(-2, at)
 
 
 def length_of(past: Untyped) -> int:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from logging import LogRecord
 from typing import Any
 
 import torch
 
-from drafter_audit.checkpoint.config import read_config
 from drafter_audit.checkpoint.load import checkpoint_files
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.target import UNQUANTISED, quantization_label
-from drafter_audit.errors import CannotRunError, ConfigError, UsageError
+from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.model.target.devices import check_map, check_names
 from drafter_audit.model.target.explain import explained
 from drafter_audit.model.target.left_out import check_packing, left_out, renamed
@@ -22,14 +21,10 @@ from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.parts import Untyped, find_parts
 from drafter_audit.model.target.ranks import ALONE, TIMEOUT_S, Ranks, failures
 from drafter_audit.model.target.self_check import check
-from drafter_audit.model.target.stated import end_ids, max_positions
-from drafter_audit.sources.base import Source
+from drafter_audit.model.target.sizes import folder_of, parsed_config, raw_config, sizes_of
+from drafter_audit.model.target.stated import end_ids
 from drafter_audit.sources.hub import HubSource
 from drafter_audit.sources.open import open_source
-
-READ_AS = {"kimi_k2": "deepseek_v3"}
-"""Model types that are another's under a new name, and whose own code is on the Hub only. Kimi-K2's config.json names
-DeepseekV3ForCausalLM; transformers 5.24 maps it so inside Kimi-K2.5 (models/kimi_k25/configuration_kimi_k25.py:85)."""
 
 
 def load_target(
@@ -56,7 +51,7 @@ def load_target(
     _check_usage(split, ranks, device_map, dtype)
     check_map(device_map, offload_folder)
     source = open_source(ref)
-    raw = _raw_config(source)
+    raw = raw_config(source)
     view = ConfigView(raw, ref)
     ends, packed = end_ids(source, view), quantization_label(view)
     check_packing(view, ref)
@@ -69,9 +64,10 @@ def load_target(
         "ignore_mismatched_sizes": True,  # told in one line below, not in a table
     }
     _quieten(ranks)
-    folder = _folder(source, ref)
+    weights = checkpoint_files(source)[0] if isinstance(source, HubSource) else ()
+    folder = folder_of(source, ref, weights)
     with explained(ref, packed), failures(ref):
-        config = _config(raw, folder, trust_remote_code)
+        config = parsed_config(raw, folder, trust_remote_code)
         place = _split(config, ranks) if split else _placed(device_map, offload_folder)
         if isinstance(device_map, Mapping):
             check_names(device_map, _empty(config, trust_remote_code))
@@ -97,38 +93,6 @@ def _check_usage(split: bool, ranks: Ranks, device_map: object, dtype: str | Non
     named = getattr(torch, str("float32" if dtype is None else dtype), None)
     if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise UsageError(f"no dtype {dtype!r}", "--dtype", "name one of torch: float32, bfloat16, float16")
-
-
-def _folder(source: Source, ref: str) -> str:
-    """The folder that transformers reads: from the Hub all that it needs is fetched first, so that what it then fails
-    at is no network."""
-    if source.kind == "bundled":
-        raise CannotRunError("a bundled record holds no weights", ref, "name the target's repository or folder")
-    if source.weights_file:
-        raise CannotRunError("one weight file is no target", ref, "name the folder that holds it and config.json")
-    if not isinstance(source, HubSource):
-        return source.name
-    weights, _ = checkpoint_files(source)
-    beside = [name for name in source.files() if name.endswith((".json", ".py")) and "/" not in name]
-    return str(source.fetched([*beside, *weights], bars=Ranks.here().first and sys.stderr.isatty()))
-
-
-def _raw_config(source: Source) -> dict[str, Any]:
-    raw = read_config(source)
-    if not isinstance(raw.get("architectures") or [], list):
-        raise ConfigError(f"architectures is {raw['architectures']!r}", source.name, "write a list of class names")
-    return raw
-
-
-def _config(raw: Mapping[str, Any], folder: str, trust_remote_code: bool) -> Untyped:
-    """transformers' config, of the type that stands behind the name where the name is unknown to it."""
-    from transformers import CONFIG_MAPPING, AutoConfig
-
-    known = READ_AS.get(str(raw.get("model_type")))
-    if known is None:
-        return AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    own = {key: value for key, value in raw.items() if key not in ("model_type", "auto_map")}
-    return CONFIG_MAPPING[known].from_dict(own)
 
 
 def _class_for(config: Untyped) -> Untyped:
@@ -182,19 +146,15 @@ def _placed(device_map: str | Mapping[str, Any] | None, offload_folder: str | No
 
 
 def _described(model: Untyped, ref: str, ranks: Ranks) -> TargetModel:
-    text = model.config.get_text_config(decoder=True)
+    sizes = sizes_of(model.config, ref)
     if ranks.size > 1 and not model._tp_plan:
         mend = "spread it by device_map auto in one process instead"
         raise CannotRunError(f"transformers has no plan to split a {model.config.model_type}", ref, mend)
     return TargetModel(
-        ref=ref,
         revision=None,
         model=model,
-        parts=find_parts(model, text.num_hidden_layers, ref),
+        parts=find_parts(model, sizes.num_layers, ref),
         dtype=str(model.dtype).removeprefix("torch."),
-        num_layers=text.num_hidden_layers,
-        hidden_size=text.hidden_size,
-        vocab_size=text.vocab_size,
         ranks=ranks,
-        max_positions=max_positions(model.config),
+        **asdict(sizes),
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from drafter_audit.errors import CannotRunError, InputsError
 from drafter_audit.model.target import cache
+from drafter_audit.model.target.branches import branching, depth_of
 from drafter_audit.model.target.devices import check_device
 from drafter_audit.model.target.given import Ids, check_length, text_ids, whole_number
 from drafter_audit.model.target.parts import Parts, Untyped
@@ -60,30 +61,40 @@ class TargetModel:
         past: Untyped = None,
         to: str = "cpu",
         logits_to_keep: int = 0,
+        parents: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits [T, vocab] and states [boundaries, T, hidden] of one text, both on `to`, in the model's dtype.
 
         `input_ids` int [T]; `boundaries` within 0..L, in the order of the states: 0 is what the first layer is given
         (a scaled embedding is scaled), k what layer k-1 gives, L that before the final norm. Each state is copied to
         `to` as it comes, so the model's devices hold one at a time. With `past`, from `new_cache`, the tokens follow
-        those that it has seen, and are added. `logits_to_keep` positions at the end, all for 0. Every rank calls it.
+        those that it has seen, and are added. `logits_to_keep` positions at the end, all for 0. With `parents` int64
+        [T] they are branches of that text (branches.py), which takes `check_branches` first. Every rank calls it.
         Raises InputsError; CannotRunError for a boundary that does not come, states that are not finite, constant or
         all the same, and too little memory; RankError where another rank is gone.
         """
         check_device(to, "the states' device", InputsError)
         kept = _Kept(len(checked_boundaries(boundaries, self.num_layers)), to)
-        logits = self.forward_into(input_ids, boundaries, kept, past, logits_to_keep).to(to)
+        logits = self.forward_into(input_ids, boundaries, kept, past, logits_to_keep, parents).to(to)
         return logits, logits.new_empty((0, len(input_ids), self.hidden_size)) if kept.states is None else kept.states
 
     @torch.no_grad()
     def forward_into(
-        self, input_ids: Ids, boundaries: Sequence[int], sink: Sink, past: Untyped = None, logits_to_keep: int = 0
+        self,
+        input_ids: Ids,
+        boundaries: Sequence[int],
+        sink: Sink,
+        past: Untyped = None,
+        logits_to_keep: int = 0,
+        parents: Tensor | None = None,
     ) -> Tensor:
         """As `forward_with_taps`, with each state given to `sink` as it comes; the logits stay on their device."""
         asked, ids = checked_boundaries(boundaries, self.num_layers), text_ids(input_ids, self.vocab_size, self.ref)
         keep = whole_number(logits_to_keep, 0, "logits to keep", self.ref)
-        settings = self._settings(past, keep)
-        check_length(len(ids) + (0 if past is None else cache.length_of(past)), self.max_positions, self.ref)
+        settings, length = self._settings(past, keep), 0 if past is None else cache.length_of(past)
+        check_length(length + (len(ids) if parents is None else depth_of(parents)), self.max_positions, self.ref)
+        if parents is not None:
+            settings |= branching(parents, length, getattr(torch, self.dtype), self._device)
         taps = Taps(self.parts.layers, asked, (len(ids), self.hidden_size), sink)
         with failures(self.ref), taps.listening():
             output = self.model(input_ids=ids[None].to(self._device), **settings)
@@ -105,6 +116,11 @@ class TargetModel:
         """Cuts `past` back to its first `length` tokens, exactly. Raises CannotRunError where that cannot be: linear
         attention, or a window that was passed; InputsError for a length beyond what it has seen."""
         cache.roll_back(past, length, self.ref)
+
+    def keep(self, past: Untyped, places: Tensor) -> None:
+        """Leaves of the text in `past` the tokens at `places` int64 [n], rising: after branches, those of one path.
+        Raises CannotRunError for layers other than of full attention."""
+        cache.keep(past, places, self.ref)
 
     @torch.no_grad()
     def scores_from(self, state: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def check(target: TargetModel) -> None:
     """Raises CannotRunError where final norm and head over the tapped boundary L do not give the target's own tokens
     and logits, which says over which boundary they would."""
     boundaries = range(target.num_layers + 1)
-    logits, states = target.forward_with_taps(_plain_ids(target), boundaries)
+    logits, states = target.forward_with_taps(plain_ids(target), boundaries)
     wrong = _difference(logits, target.scores_from(states[-1]))
     if wrong is None:
         return
@@ -52,7 +52,7 @@ def _difference(theirs: Tensor, ours: Tensor) -> str | None:
     return "logits" if float((ordered.cummax(0).values - ordered).max()) > bound else None
 
 
-def _plain_ids(target: TargetModel) -> Tensor:
+def plain_ids(target: TargetModel) -> Tensor:
     """A few different tokens, none that the config names: an image's placeholder is no text."""
     named = target.model.config.to_dict()
     ids = [value for key, value in named.items() if key.endswith(("token_id", "token_index"))]

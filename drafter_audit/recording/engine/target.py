@@ -9,6 +9,7 @@ from drafter_audit.checkpoint.config import read_config
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.target import UNQUANTISED, describe_target
 from drafter_audit.errors import CannotRunError, UsageError
+from drafter_audit.model.target.sizes import TargetSizes
 from drafter_audit.model.target.stated import end_ids
 from drafter_audit.sources.open import open_source
 from drafter_audit.sources.reference import parse_reference
@@ -21,21 +22,19 @@ _WITHOUT_EMBEDDING = ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "
 
 
 @dataclass(frozen=True)
-class ServedTarget:
-    """`path` is what the engine is given: a folder, or a repository that it fetches at `revision`. `own_dtype` is the
-    checkpoint's, "auto" where it says none; `asked_dtype` goes before it. The other fields are those of a TargetModel.
-    Raises UsageError for an `asked_dtype` that no engine runs."""
+class ServedTarget(TargetSizes):
+    """A target's sizes, by its config alone, and what an engine is told of it.
 
-    ref: str
+    `path` is what it is given: a folder, or a repository that it fetches at `revision`. `own_dtype` is the
+    checkpoint's, "auto" where it says none; `asked_dtype` goes before it. Raises UsageError for an `asked_dtype` that
+    no engine runs.
+    """
+
     path: str
     revision: str | None
     own_dtype: str
     quantized: bool
-    num_layers: int
-    hidden_size: int
-    vocab_size: int
     end_ids: tuple[int, ...]
-    max_positions: int | None
     model_types: tuple[str, ...] = ()
     asked_dtype: str | None = None
 

@@ -1,0 +1,1 @@
+"""The gate: drafters held to bars, cheap checks first, each outcome on its own."""

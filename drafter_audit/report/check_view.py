@@ -1,0 +1,54 @@
+"""What `check` found: the verdict first, then every row, failures with their reasons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from drafter_audit.check.row import Outcome, Result, Row
+from drafter_audit.errors import escape
+from drafter_audit.report.document import Block, Document, Lines, Table, once
+from drafter_audit.report.numbers import NOTHING, figure, interval, plain, raw
+
+_VERDICTS = {"pass": "PASS", "fail": "FAIL", "unmeasured": "NOT MEASURED"}
+
+
+def check_document(result: Result) -> Document:
+    return Document(tuple(_blocks(result)), _csv(result))
+
+
+def _blocks(result: Result) -> Iterator[Block]:
+    yield Lines((_verdict(result),))
+    headers = ("drafter", "check", "outcome", "observed", "bound", "reason")
+    yield Table(headers, once(tuple(map(_row, result.rows))))
+
+
+def _row(row: Row) -> tuple[str, ...]:
+    return escape(row.drafter), row.check, row.outcome, _observed(row), _bound(row), row.reason
+
+
+def _verdict(result: Result) -> str:
+    counts = Counter(row.outcome for row in result.rows)
+    told = ", ".join(f"{counts[each]} {word}" for each, word in _COUNTED.items() if counts[each])
+    return f"{_VERDICTS[result.outcome]}: {told}"
+
+
+_COUNTED: dict[Outcome, str] = {"fail": "failed", "unmeasured": "not measured", "pass": "passed"}
+
+
+def _observed(row: Row) -> str:
+    if isinstance(row.observed, float):
+        return figure(row.observed) + ("" if row.interval is None else f" {interval(row.interval)}")
+    return plain(row.observed)
+
+
+def _bound(row: Row) -> str:
+    return NOTHING if row.bound is None else plain(row.bound)
+
+
+def _csv(result: Result) -> Table:
+    told = [row.to_dict() for row in result.rows]
+    for row in told:
+        row["low"], row["high"] = row.pop("interval") or (None, None)
+        del row["details"]
+    return Table(tuple(told[0]), tuple(tuple(map(raw, row.values())) for row in told))
