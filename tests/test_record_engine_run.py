@@ -19,6 +19,7 @@ from drafter_audit.cli.main import main
 from drafter_audit.errors import EXIT_OK
 from drafter_audit.recording.open import open_recording
 from tests.engines_run.vllm_pair import token_rows
+from tests.tiny_targets import LAYERS, write_family
 
 pytestmark = [
     pytest.mark.slow,
@@ -101,6 +102,23 @@ def test_they_are_the_same(both: tuple[Path, Path]) -> None:
         assert float((one.gaps - other.gaps).abs().max()) < AS_CLOSE
         counts.append(len(other.boundaries))
     assert counts[0] == theirs.manifest.num_layers + 1 > counts[-1]
+
+
+def test_latent_attention_is_the_same(tmp_path: Path) -> None:
+    """Of a DeepSeek-V3 in the only widths that vLLM's CPU kernels decode; its layers are dense."""
+    widths = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+    how = {"first_k_dense_replace": LAYERS, "initializer_range": 0.1}  # attention that is not nearly one-hot
+    target = write_family("deepseek_v3", tmp_path / "target", **widths, **how)
+    rows = [{"id": str(i), "token_ids": [(7 * i + 5 * k) % 90 + 3 for k in range(12)]} for i in range(2)]
+    (tmp_path / "prompts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = ["record", "--target", target, "--prompts", str(tmp_path / "prompts.jsonl"), "--max-new-tokens", "8"]
+    for into, more in (("vllm", engine()), ("transformers", [])):
+        boundaries = ",".join(map(str, range(1, LAYERS + 1)))
+        assert main([*given, "--boundaries", boundaries, *more, "-o", str(tmp_path / into)]) == EXIT_OK
+    theirs, ours = (open_recording(tmp_path / into).prompts() for into in ("vllm", "transformers"))
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one.tokens, other.tokens)
+        assert float(((one.states - other.states).norm(dim=-1) / one.states.norm(dim=-1)).max()) < OF_NORM
 
 
 def test_they_replay_alike(both: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,9 @@ CPU_SETTINGS = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the stand-ins below must be in the process that runs the target
 }
+CPU_ARGUMENTS = ("--enforce-eager", "--compilation-config", '{"custom_ops": ["all", "-rotary_embedding"]}')
+"""vLLM's CPU kernel (0.32, csrc/cpu/pos_encoding.cpp) takes each head of a query [tokens, heads, width] for a token of
+its own, so that latent attention is turned by the positions of other tokens: torch computes it instead."""
 LIBRARIES = ("vllm", "vllm-cpu", "torch", "transformers", "safetensors")
 
 
@@ -53,7 +56,7 @@ def arguments(job: dict[str, Any], on_cpu: bool, states: Path) -> list[str]:
         "kv_connector_extra_config": {"shared_storage_path": str(states)},
     }
     return [
-        *(["--enforce-eager"] if on_cpu else []),
+        *(CPU_ARGUMENTS if on_cpu else ()),
         *job["arguments"],
         *("--model", job["model"], "--dtype", job["cpu_dtype"] if on_cpu else job["dtype"]),
         *(("--revision", job["revision"], "--code-revision", job["revision"]) if job["revision"] else ()),
