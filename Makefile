@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-vllm lint bench clean
+.PHONY: help setup demo test test-slow test-vllm gpu-check lint bench clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: $(PYTHON) is Python %d.%d, 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run]' -c constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev,run,bench]' -c constraints.txt
 	@touch $@
 
 demo: $(READY) ## Run the main job on what the project bundles
@@ -36,19 +36,23 @@ test-slow: $(READY) ## Run the tests that are too slow for every day
 
 test-vllm: $(READY) ## Serve and record the reference pair with vLLM: make test-vllm VLLM_PYTHON=/path/to/python
 	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
-	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_record_engine_run.py
+	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py tests/test_record_engine_run.py
+
+gpu-check: $(READY) ## Check what only a GPU can show, on a machine that has one, in 8 minutes at most
+	$(PY) -m benchmarks.gpu_check
 
 lint: $(READY) ## Check style and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY) ## Measure start-up, reading a large target, network, taps and decoding, against bounds
+bench: $(READY) ## Measure start-up, reading a large target, network, taps, decoding and the wiring check, against bounds
 	$(PY) -m benchmarks.startup
 	$(PY) -m benchmarks.headers
 	$(PY) -m benchmarks.network
 	$(PY) -m benchmarks.taps
 	$(PY) -m benchmarks.decode
+	$(PY) -m benchmarks.wiring
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -10,6 +10,8 @@
     |   +-- NetworkError           no network, offline without a cache, 429, 5xx, a body cut short
     +-- CannotRunError             exit 3, a drafter of a kind, format or setting that is not run
     +-- RankError                  exit 3, a process that runs the target with others lost one of them
+    +-- ServerError            exit 3, a serving engine that cannot be started, reached or believed
+    |   +-- LostServerError    its connection failed, or an answer broke off
     +-- InputsError                exit 3, tokens or states that do not fit the drafter
     +-- RecordingError             exit 3, a folder that is no recording, or a damaged or unfinished one
     +-- CheckpointError            exit 3, the files are not what they claim to be
@@ -80,6 +82,14 @@ class CannotRunError(AuditError):
 
 
 class RankError(AuditError):
+    pass
+
+
+class ServerError(AuditError):
+    pass
+
+
+class LostServerError(ServerError):
     pass
 
 

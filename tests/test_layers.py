@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent / "drafter_audit"
 # From the ground up. `errors` and the package's version are everybody's.
 STOREYS = (
     *("measure", "facts", "sources", "checkpoint", "drafter", "prompts", "model", "recording", "decode"),
+    "bench",
     *("engines", "wiring", "audit", "check", "report", "cli"),
 )
 LIBRARIES = {"torch", "transformers", "accelerate"}

@@ -17,7 +17,7 @@ import pytest
 import drafter_audit
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGETS = ["setup", "demo", "test", "test-slow", "test-vllm", "lint", "bench", "clean", "help"]
+TARGETS = ["setup", "demo", "test", "test-slow", "test-vllm", "gpu-check", "lint", "bench", "clean", "help"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_license_is_apache_2(pyproject):
 def test_every_dependency_is_pinned(pyproject):
     project = pyproject["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["run"]]
+    wanted = [*project["dependencies"], *extras["ci"], *extras["dev"], *extras["run"]]
     pins = re.findall(r"^([A-Za-z0-9_.-]+)==\S+$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
     pinned = {normal(name) for name in pins}
     assert [name for name in wanted if normal(re.split(r"[<>=!~\[; ]", name)[0]) not in pinned] == []

@@ -34,7 +34,7 @@ class Made:
     target: str
     target_revision: str | None
     target_config_sha256: str | None
-    target_dtype: str
+    target_dtype: str | None
     target_quantization: str | None
 
     def differences(self, other: Made) -> Iterator[str]:

@@ -123,7 +123,9 @@ def _explained(job: Job, failed: Sequence[Row]) -> Iterator[Row]:
     blank = Row(job.name, "wiring", "replay", "wiring")
     for told in attempted([blank], lambda: [wired(job, blank)]):
         if isinstance(told, Row):
-            yield from (replace(row, reason=f"{row.reason}; wiring: {told.reason}") for row in failed)
+            for row in failed:
+                details = {**row.details, "wiring": dict(told.details)}
+                yield replace(row, reason=f"{row.reason}; wiring: {told.reason}", details=details)
 
 
 def _figures(job: Job, rows: Sequence[Row], result: DecodeResult, measured: Measurement) -> Iterator[Told]:

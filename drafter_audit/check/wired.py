@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from drafter_audit.check.job import Job
 from drafter_audit.check.replay import recording_of
@@ -32,9 +34,16 @@ def wired(job: Job, row: Row) -> Row:
         "reasons": list(verdict.reasons),
         "todo": list(verdict.todo),
         "accept_len_best": told.best.accept_len_rounds,
+        "fix_keys": sorted({key for edit in found.evidence.edits for key in _keys(edit.set)}),
     }
     reason = "; ".join((verdict.name, *verdict.reasons[:2]))
     return replace(row, outcome=outcome, observed=verdict.name, reason=reason, details=details)
+
+
+def _keys(edit: Mapping[str, Any]) -> Iterator[str]:
+    """Those of config.json that an edit sets, sections before a dot."""
+    for key, value in edit.items():
+        yield from (f"{key}.{name}" for name in value) if isinstance(value, Mapping) else (key,)
 
 
 _OUTCOMES: dict[str, Outcome] = {"healthy": "pass", "inconclusive": "unmeasured"}

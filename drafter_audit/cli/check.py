@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from drafter_audit.cli.check_options import bar_options
+from drafter_audit.cli.ci_options import CiOptions, ci_options
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @answer_options
 @target_options
 @offline_option
+@ci_options
 @output_options
 @click.pass_context
 def check(
@@ -51,6 +53,7 @@ def check(
     force: bool,
     answers: Answers,
     target: TargetOptions,
+    ci: CiOptions,
     style: str,
     output: str | None,
 ) -> None:
@@ -73,19 +76,23 @@ def check(
     if init:
         _init(config)
         return
-    file = _file(config)
     told = {"prompts": answers.prompts, "max_new_tokens": answers.max_new_tokens}
     bars = replace(bars, **_given(context, told))
-    jobs = jobs_of(file, Given(drafters, target.ref, recording, bars, update_baseline, force))
+    given = Given(drafters, target.ref, recording, bars, update_baseline, force)
     answering = Answering(target, answers)
     descriptor = channel()
     if descriptor is not None:
-        _measure(jobs, answering, descriptor)
+        _measure(jobs_of(_file(config), given), answering, descriptor)
         return
-    if Rank.here().first or any(job.live for job in jobs):
-        result = _watched(jobs, context.obj, None if file is None else str(file.path))
-        if Rank.here().first:
-            _end(context, result, style, output)
+    with ci.telling(config) as tell:
+        file = _file(config)
+        jobs = jobs_of(file, given)
+        if Rank.here().first or any(job.live for job in jobs):
+            result = _watched(jobs, context.obj, None if file is None else str(file.path))
+            if Rank.here().first:
+                _show(result, style, output, context.obj)
+                tell(result, jobs)
+                context.exit(result.exit_code)
 
 
 def _init(config: Path | None) -> None:
@@ -131,10 +138,8 @@ def _watched(jobs: Sequence[Job], command: Sequence[str], config: str | None) ->
     return watched(jobs, command, config)
 
 
-def _end(context: click.Context, result: Result, style: str, output: str | None) -> None:
+def _show(result: Result, style: str, output: str | None, command: Sequence[str]) -> None:
     from drafter_audit.report.check_view import check_document
     from drafter_audit.report.sink import emit
 
-    emit(check_document(result), result.to_dict(), style=style, output=output, command=context.obj)
-    if result.exit_code:
-        context.exit(result.exit_code)
+    emit(check_document(result), result.to_dict(), style=style, output=output, command=command)

@@ -1,109 +1,157 @@
-"""Options of the commands that let a serving engine run the target, in an environment of its own."""
+"""Options of the commands that start a serving engine, in an environment of its own, and of those that measure one."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from drafter_audit.cli.options import gathered
-from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.errors import UsageError
-from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
-    from drafter_audit.recording.engine.job import Engine
+    from drafter_audit.bench.run import Launch
+    from drafter_audit.bench.wire import Shape, Start, Wire
+    from drafter_audit.drafter.spec import DrafterSpec
 
-_OURS = ("engine_python", "engine_args", "env", "engine_timeout")
-_NOT_WITH_ONE = ("device_map", "offload_folder", "rank_timeout")
+ENGINES = ("vllm", "sglang")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the command line says of an engine that is to run the target; `engine` is None where none is."""
+    """What the command line says of the engine; `engine` is None where none is meant."""
 
     engine: str | None
     engine_python: str | None
-    engine_args: str
+    engine_args: tuple[str, ...]
     env: Mapping[str, str]
-    engine_timeout: int
+    start_timeout: float
 
-    def chosen(self, context: click.Context, target: TargetOptions) -> Engine | None:
-        """None: transformers runs the target. Raises UsageError for an option that the one who runs it does not take,
-        and for what an engine must be told and is not."""
-        from drafter_audit.recording.engine.job import Engine
+    @property
+    def wire(self) -> Wire:
+        """Raises UsageError where --engine is not given."""
+        from drafter_audit.bench.names import wire_of
 
         if self.engine is None:
-            _refuse(context, _OURS, "it says how an engine is started", "add --engine vllm")
-            return None
-        _refuse(context, _NOT_WITH_ONE, "it says how transformers runs a target", "say it in --engine-args")
+            raise UsageError("no engine is named", "--engine", f"name one of {', '.join(ENGINES)}")
+        return wire_of(self.engine)  # type: ignore[arg-type]
+
+    def start(self, spec: DrafterSpec, target: str, shape: Shape) -> Start:
+        """A server on a free port. Raises UsageError without --engine-python."""
+        from drafter_audit.bench.process import free_port
+        from drafter_audit.bench.questions import method_of, served
+        from drafter_audit.bench.wire import Start
+
         if self.engine_python is None:
-            mend = "name it, such as vllm/bin/python"
-            raise UsageError("which Python has the engine is not said", "--engine-python", mend)
-        if Rank.here().size > 1:
-            mend = "leave it out, and say how many in --engine-args"
-            raise UsageError("an engine starts its own ranks", "torchrun", mend)
-        trusted = ("--trust-remote-code",) if target.trust_remote_code else ()
-        arguments = (*trusted, *_split(self.engine_args))
-        return Engine(self.engine_python, arguments, self.env, float(self.engine_timeout), self.engine)
+            mend = "name the Python of the engine's own environment, such as /opt/sglang/bin/python"
+            raise UsageError("a server cannot be started", "--engine-python", mend)
+        return Start(
+            self.engine_python,
+            served(target),
+            served(spec.ref),
+            method_of(spec),
+            shape,
+            free_port(),
+            words(self.engine_args),
+        )
+
+    def launch(self, logs: Path, env: Mapping[str, str] | None = None) -> Launch:
+        from drafter_audit.bench.run import Launch
+
+        return Launch({**self.env, **(env or {})}, logs, self.start_timeout)
 
 
-def engine_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--engine and how it is started, as one argument `engine: EngineOptions`."""
-    return gathered(command, EngineOptions, "engine", _OPTIONS)
+def engine_options(*, required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """--engine and how to start it, as one argument `engine: EngineOptions`."""
+
+    options = (_engine(required), *STARTED_BY, _START_TIMEOUT)
+    return lambda command: gathered(command, EngineOptions, "engine", options)
 
 
-def _refuse(context: click.Context, names: Sequence[str], what: str, mend: str) -> None:
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(what, f"--{name.replace('_', '-')}", mend)
+def variables(context: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """`K=V` of several options, as click's callback."""
+    return dict(_pair(context, param, each) for each in given)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _pair(context: click.Context, param: click.Parameter, text: str) -> tuple[str, str]:
+    name, is_given, value = text.partition("=")
+    if not is_given or not name.strip():
+        raise click.BadParameter(f"{text!r} is no variable: write NAME=VALUE", context, param)
+    return name.strip(), value
+
+
+def env_sets(
+    context: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> tuple[tuple[str, dict[str, str]], ...]:
+    """`name=K=V,K=V` of several options, as click's callback. A value may hold commas only in front of no `K=`."""
+    found = tuple(_env_set(context, param, each) for each in given)
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names) or NO_VARIABLES in names:
+        raise click.BadParameter(f"each set needs a name of its own, and not {NO_VARIABLES!r}", context, param)
+    return found
+
+
+NO_VARIABLES = "default"
+"""The set that is always there: the environment as it is."""
+
+
+def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = text.partition("=")
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or not rest:
+        raise click.BadParameter(f"{text!r} is no set: write name=KEY=VALUE,KEY=VALUE", context, param)
+    parts: list[str] = []
+    for part in rest.split(","):
+        if "=" in part or not parts:
+            parts.append(part)
+        else:
+            parts[-1] += f",{part}"
+    return name, dict(_pair(context, param, part) for part in parts)
+
+
+def words(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The words of --engine-args. Raises UsageError for what no shell would read."""
     try:
-        return tuple(shlex.split(text))
+        return tuple(word for each in arguments for word in shlex.split(each))
     except ValueError as error:
-        raise UsageError(f"it cannot be read: {error}", "--engine-args", "quote it as for a shell") from error
+        raise UsageError(f"no arguments: {error}", "--engine-args", "quote them as for a shell") from error
 
 
-def _variables(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
-    if not all(name and mark for name, mark, _ in pairs):
-        raise UsageError("no variable with its value", "--env", "write NAME=VALUE, such as NCCL_PROTO=LL")
-    return {name: value for name, _, value in pairs}
+def _engine(required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    also = "" if required else " Each cell is then a server, started and measured."
+    return click.option(
+        "--engine", type=click.Choice(ENGINES), required=required, help=f"The serving engine that is measured.{also}"
+    )
 
 
-_OPTIONS = (
+STARTED_BY = (
     click.option(
-        "--engine",
-        type=click.Choice(["vllm"]),
-        help="Who runs the target: vLLM, for one too large for transformers, in an environment of its own. "
-        "[default: transformers]",
+        "--engine-python",
+        metavar="PATH",
+        envvar="DRAFTER_AUDIT_ENGINE_PYTHON",
+        help="The Python of the engine's own environment, to start it with; or the variable "
+        "DRAFTER_AUDIT_ENGINE_PYTHON.",
     ),
-    click.option("--engine-python", metavar="FILE", help="The Python of the environment that has the engine."),
     click.option(
         "--engine-args",
-        metavar="TEXT",
-        default="",
-        help="More for the engine, as its server takes it: '--tensor-parallel-size 8'.",
-    ),
-    click.option(
-        "--env",
-        metavar="NAME=VALUE",
+        metavar="ARGS",
         multiple=True,
-        callback=_variables,
-        help="A variable of the engine's environment; may be repeated.",
+        help="Arguments of the engine's own, quoted as one: '--tensor-parallel-size 8'.",
     ),
     click.option(
-        "--engine-timeout",
-        metavar="SECONDS",
-        type=click.IntRange(min=1),
-        default=3600,
-        show_default=True,
-        help="How long the engine may take to load the target, and to answer one prompt.",
+        "--env", metavar="K=V", multiple=True, callback=variables, help="A variable that the engine is started with."
     ),
+)
+"""--engine-python, --engine-args and --env."""
+
+_START_TIMEOUT = click.option(
+    "--start-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="How long a server may take to load.",
 )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import click
 
 from drafter_audit import __version__
+from drafter_audit.cli.bench import bench
 from drafter_audit.cli.check import check
 from drafter_audit.cli.compare import compare
 from drafter_audit.cli.decode import decode
@@ -48,7 +49,7 @@ def cli(context: click.Context) -> None:
         context.exit()  # what runs no target, rank 0 does alone
 
 
-for _command in (compare, lint, params, models, decode, record, sweep, wiring, check):
+for _command in (compare, lint, params, models, decode, record, sweep, wiring, check, bench):
     cli.add_command(_command)
 
 
@@ -61,9 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AuditError as error:
         return _fail(str(error), error.exit_code)
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
-        return _fail(f"{error.name} is not installed, {_PROGRAM}, pip install 'drafter-audit[run]'", EXIT_NOT_MEASURED)
+        mend = f"pip install 'drafter-audit[{extra}]'"
+        return _fail(f"{error.name} is not installed, {_PROGRAM}, {mend}", EXIT_NOT_MEASURED)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except click.UsageError as error:
@@ -97,7 +100,10 @@ def _memory_told() -> Iterator[None]:
 
 
 _PROGRAM = "drafter-audit"
-_EXTRA = ("accelerate", "torch", "transformers")
+_EXTRAS = {
+    **dict.fromkeys(("accelerate", "torch", "transformers"), "run"),
+    **dict.fromkeys(("prometheus_client", "psutil"), "bench"),
+}
 _COMPLETION = "_DRAFTER_AUDIT_COMPLETE"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.errors import escape
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
@@ -50,6 +51,23 @@ def watch_steps(label: str) -> Iterator[Callable[[int, int], None]]:
         return
     yield lambda done, total: click.echo(f"\r{label} {done}/{total}\x1b[K", nl=False, err=True)
     click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def waiting() -> Callable[[float, float, str], None]:
+    """How long a server has been loading, and the last thing it said: a line that is written over; once a minute where
+    stderr is no terminal, so that the log of a night says that it goes on."""
+    minutes = 0
+
+    def watch(waited: float, limit: float, last_line: str) -> None:
+        nonlocal minutes
+        told = f"loading for {waited:.0f} s of at most {limit:.0f} s"
+        if sys.stderr.isatty():
+            click.echo(f"\r{told}: {escape(last_line)[:80]}\x1b[K", nl=False, err=True)
+        elif waited >= 60 * (minutes + 1):
+            minutes = int(waited // 60)
+            click.echo(f"note: {told}", err=True)
+
+    return watch
 
 
 def _label(plan: Plan) -> str:

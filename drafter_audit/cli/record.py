@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from drafter_audit.cli.engine_options import EngineOptions, engine_options
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
 from drafter_audit.cli.prompt_options import Answers, answer_options
+from drafter_audit.cli.recording_engine import RecordingEngine, recording_engine
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.ranks import Rank
 
@@ -48,7 +48,7 @@ from drafter_audit.ranks import Rank
 )
 @answer_options
 @target_options
-@engine_options
+@recording_engine
 @offline_option
 @format_option
 @click.pass_context
@@ -61,7 +61,7 @@ def record(
     lookahead: int,
     answers: Answers,
     target: TargetOptions,
-    engine: EngineOptions,
+    engine: RecordingEngine,
     style: str,
 ) -> None:
     """Record a target once, to replay drafters on it many times: its answers, states and likeliest tokens.

@@ -29,14 +29,17 @@ class Recorded:
     match: str | None
 
 
-def recording_option(*, multiple: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
+def recording_option(
+    *, multiple: bool, required: bool | None = None
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--recording, --boundaries and --match, as one argument `recorded: Recorded`; with `multiple` several folders, or
-    none."""
+    none. A single one is required unless said otherwise."""
 
-    return lambda command: gathered(command, Recorded, "recorded", _options(multiple))
+    options = _options(multiple, not multiple if required is None else required)
+    return lambda command: gathered(command, Recorded, "recorded", options)
 
 
-def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
+def _options(multiple: bool, required: bool) -> tuple[Callable[[Callable[..., object]], Callable[..., object]], ...]:
     several = " Several are compared." if multiple else ""
     return (
         click.option(
@@ -45,7 +48,7 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
             metavar="DIR",
             type=click.Path(),
             multiple=multiple,
-            required=not multiple,
+            required=required,
             callback=_several,
             help="A recording of the target, made by `record`: the drafter is replayed on it, no target is run. Or "
             f"states that vLLM, speculators or SpecForge dumped.{several}",
@@ -65,8 +68,8 @@ def _options(multiple: bool) -> tuple[Callable[[Callable[..., object]], Callable
     )
 
 
-def _several(_: click.Context, __: click.Parameter, named: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (named,) if isinstance(named, str) else named
+def _several(_: click.Context, __: click.Parameter, named: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (named,) if isinstance(named, str) else named or ()
 
 
 def _boundaries(context: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -87,24 +90,26 @@ _OF_DUMPS = ("boundaries", "match")
 
 def only_with_a_target(context: click.Context) -> None:
     """Raises UsageError for an option that a recording leaves nothing to decide for: it would be ignored."""
-    for name in _given(context, _OF_A_RUN):
-        what = f"{_spelled(context, name)} says how a target is run, and with --recording none is"
+    for name in given(context, _OF_A_RUN):
+        what = f"{spelled(context, name)} says how a target is run, and with --recording none is"
         why = ", which measures what a cycle takes" if name == "what_if" else ""
         raise UsageError(what, context.command_path, f"leave it out, or give --target without --recording{why}")
 
 
 def only_with_dumps(context: click.Context) -> None:
     """Raises UsageError for an option that says what dumps hold, where none are named."""
-    for name in _given(context, _OF_DUMPS):
-        what = f"{_spelled(context, name)} says what dumps hold, and --recording names none"
+    for name in given(context, _OF_DUMPS):
+        what = f"{spelled(context, name)} says what dumps hold, and --recording names none"
         raise UsageError(what, context.command_path, "leave it out, or name a folder of dumps with --recording")
 
 
-def _given(context: click.Context, names: Sequence[str]) -> Iterator[str]:
+def given(context: click.Context, names: Sequence[str]) -> Iterator[str]:
+    """Those of the options that the command line gives."""
     return (name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
 
 
-def _spelled(context: click.Context, name: str) -> str:
+def spelled(context: click.Context, name: str) -> str:
+    """An option as users write it."""
     return next(p for p in context.command.params if p.name == name).opts[0]
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.cli.engine_options import EngineOptions, engine_options
+from drafter_audit.cli.engine_sweep import OverServers, check_options, over_servers_options, swept_over_servers
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
+from drafter_audit.cli.prompt_options import Answers
 from drafter_audit.cli.recording_options import Recorded, opened, recording_option, replayed
 from drafter_audit.cli.shape_options import listed, swept_shapes_options
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("drafter", metavar="DRAFTER", shell_complete=complete_reference)
-@recording_option(multiple=False)
+@recording_option(multiple=False, required=False)
 @click.option(
     "--steps",
     metavar="LIST",
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     help="The target that the drafter borrows tensors from, over what files say; it is not run.",
 )
 @click.option("--dtype", metavar="NAME", help="torch's name of the drafter's dtype. float32 on a CPU, if not given.")
+@engine_options(required=False)
+@over_servers_options
 @offline_option
 @output_options
 @click.pass_context
@@ -57,6 +62,9 @@ def sweep(
     measured: str | None,
     target: str | None,
     dtype: str | None,
+    engine: EngineOptions,
+    servers: OverServers,
+    answers: Answers,
     style: str,
     output: str | None,
 ) -> None:
@@ -65,10 +73,15 @@ def sweep(
     The ceiling is what accept_len would be if the drafter were right wherever its vocabulary has the target's token.
     With the costs of a cycle each row has its tokens/s, and the best step count is told.
 
+    With --engine each step count is measured instead, on a server of its own, for each set of variables, beside plain
+    decoding. A run that was stopped goes on when the same command is given again. With --recording too, its prompts are
+    asked, and step counts that cannot win by its accept_len are not started.
+
     \b
     drafter-audit sweep ./ours --recording rec/
     drafter-audit sweep ./ours --recording rec/ --steps 1-6 --verify-ms 22 --draft-ms 1.4
     drafter-audit sweep ./ours --recording rec/ --steps 3-6 --topk 1,4,8 --num-draft-tokens 8,16,32
+    drafter-audit sweep ./ours --engine sglang --engine-python sglang/bin/python --out night/ --steps 1-4
     """
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.decode.sweep import sweep_result
@@ -76,6 +89,10 @@ def sweep(
     from drafter_audit.report.sink import emit
     from drafter_audit.report.sweep_view import sweep_document
 
+    check_options(context, engine, recorded)
+    if engine.engine is not None:
+        swept_over_servers(context, drafter, target, dtype, steps, engine, servers, answers, recorded, style, output)
+        return
     costs, source = _costs(verify_ms, draft_ms, measured)
     shapes, notes = shapes_of(steps, topks, num_draft_tokens)
     recordings = opened(context, recorded, (drafter,), steps[-1], target)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import NOT_MEASURED, Costs
 
-Mode = Literal["live", "replay"]
+Mode = Literal["live", "replay", "engine"]
 Rule = Literal["greedy", "argmax_draft"]
 """How a draft is accepted: it is the target's likeliest token, or with the probability that the target gives it."""
 
@@ -28,9 +28,11 @@ class DrafterFacts:
 
 @dataclass(frozen=True)
 class TargetFacts:
+    """`dtype` is null where an engine does not tell it."""
+
     ref: str
     revision: str | None
-    dtype: str
+    dtype: str | None
     quantization: str | None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from drafter_audit.check.row import Outcome, Result, Row
 from drafter_audit.errors import escape
@@ -18,16 +18,21 @@ def check_document(result: Result) -> Document:
 
 
 def _blocks(result: Result) -> Iterator[Block]:
-    yield Lines((_verdict(result),))
+    yield Lines((verdict_of(result),))
+    yield rows_table(result.rows)
+
+
+def rows_table(rows: Sequence[Row]) -> Table:
     headers = ("drafter", "check", "outcome", "observed", "bound", "reason")
-    yield Table(headers, once(tuple(map(_row, result.rows))))
+    return Table(headers, once(tuple(map(_row, rows))))
 
 
 def _row(row: Row) -> tuple[str, ...]:
     return escape(row.drafter), row.check, row.outcome, _observed(row), _bound(row), row.reason
 
 
-def _verdict(result: Result) -> str:
+def verdict_of(result: Result) -> str:
+    """The outcome and how many rows had which, in a line."""
     counts = Counter(row.outcome for row in result.rows)
     told = ", ".join(f"{counts[each]} {word}" for each, word in _COUNTED.items() if counts[each])
     return f"{_VERDICTS[result.outcome]}: {told}"

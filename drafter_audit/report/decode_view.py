@@ -64,9 +64,9 @@ def _blocks(name: str, result: DecodeResult) -> Iterator[Block]:
     acceptance = result.acceptance
     yield Lines(tuple(_head(result)), f"{name}: accept_len")
     if acceptance.histogram is not None:
-        yield _positions(acceptance)
-        yield _histogram(acceptance)
-    yield from _categories(acceptance)
+        yield by_position(acceptance)
+        yield by_rounds(acceptance)
+    yield from categories(acceptance)
     if result.costs is not None:
         yield _times(result.costs)
         yield Lines(tuple(_worth(result, result.costs)), "Worth")
@@ -92,7 +92,8 @@ def _head(result: DecodeResult) -> Iterator[str]:
         yield f"not told: {', '.join(acceptance.unknown)}"
 
 
-def _positions(acceptance: Acceptance) -> Table:
+def by_position(acceptance: Acceptance) -> Table:
+    """The rates by position, of a record that has a histogram."""
     counts, rates = acceptance.per_position_counts or (), acceptance.per_position or ()
     each = zip(counts, rates, acceptance.conditional or (), strict=True)
     rows = tuple((str(i), count(n), share(rate), bar(rate), share(after)) for i, (n, rate, after) in enumerate(each, 1))
@@ -100,13 +101,14 @@ def _positions(acceptance: Acceptance) -> Table:
     return Table(headers, rows, "By position", frozenset({0, 1, 2, 4}))
 
 
-def _histogram(acceptance: Acceptance) -> Table:
+def by_rounds(acceptance: Acceptance) -> Table:
+    """How many rounds accepted how many drafts, of a record that has a histogram."""
     parts = [(number, number / acceptance.rounds) for number in acceptance.histogram or ()]
     rows = tuple((str(j), count(number), share(part), bar(part)) for j, (number, part) in enumerate(parts))
     return Table(("drafts accepted", "rounds", "share", ""), rows, "Rounds by what they accepted", frozenset({0, 1, 2}))
 
 
-def _categories(acceptance: Acceptance) -> Iterator[Table]:
+def categories(acceptance: Acceptance) -> Iterator[Table]:
     """accept_len by category of prompts, where there are several and they took rounds."""
     found: dict[str | None, list[PromptCounts]] = {}
     for prompt in acceptance.per_prompt:

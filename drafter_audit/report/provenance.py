@@ -23,7 +23,7 @@ def measured_with(provenance: Provenance) -> Lines:
     form = "raw, without the chat template" if provenance.raw else f"with the chat template{thinking}"
     form = "as token ids" if provenance.as_tokens else form
     tie = "" if provenance.tie_epsilon is None else f"; a gap of logits below {provenance.tie_epsilon:g} is a tie"
-    kind = ", ".join((target.dtype, *filter(None, [target.quantization])))
+    kind = ", ".join(filter(None, [target.dtype or "dtype not told", target.quantization]))
     return Lines(
         (
             f"drafter: {at(provenance.drafter.ref, provenance.drafter.revision)}",

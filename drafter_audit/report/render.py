@@ -76,13 +76,13 @@ def _verbatim(block: Code) -> list[str]:
 
 
 def _markdown(block: Block) -> str:
-    title = [f"### {_markdown_text(block.title)}", ""] if block.title else []
+    title = [f"### {markdown_text(block.title)}", ""] if block.title else []
     if isinstance(block, Code):
         return "\n".join([*title, f"```{block.language}", *_verbatim(block), "```"])
     if isinstance(block, Lines):
-        return "\n".join(title + [f"- {_markdown_text(line)}" for line in block.lines])
-    rows = [[_markdown_text(cell) for cell in row] for row in block.rows]
-    headers = [_markdown_text(header) for header in block.headers]
+        return "\n".join(title + [f"- {markdown_text(line)}" for line in block.lines])
+    rows = [[markdown_text(cell) for cell in row] for row in block.rows]
+    headers = [markdown_text(header) for header in block.headers]
     return "\n".join([*title, _tabulate(block, headers, rows, "github")])
 
 
@@ -95,11 +95,12 @@ def _tabulate(block: Table, headers: list[str], rows: list[list[str]], style: st
     )
 
 
-def _markdown_text(text: str) -> str:
-    """Pipes, backticks, angle brackets and emphasis from a file must not become markup."""
+def markdown_text(text: str) -> str:
+    """Nothing that a file holds becomes markup: no cell, code, emphasis, link (bare addresses too), formula, HTML."""
     safe = "<br>".join(escape(line) for line in text.split("\n"))
-    for mark in "\\|`*_[]":
+    for mark in "\\|`*_[]~$":
         safe = safe.replace(mark, f"\\{mark}")
+    safe = safe.replace("&", "&amp;").replace("://", "\\://").replace("www.", "www\\.")
     return safe.replace("<br>", "\0").replace("<", "&lt;").replace("\0", "<br>")
 
 

@@ -91,9 +91,16 @@ class Probe:
 
     def score(self, drafter: Drafter, groups: Sequence[int] = EVERY, *, shuffled: bool = False) -> Score:
         """How one drafter does on those groups of prompts."""
-        score = self._empty()
-        self._run([(drafter, score)], groups, shuffled=shuffled)
+        (score,) = self.scores([drafter], groups, shuffled=shuffled)
         return score
+
+    def scores(
+        self, drafters: Sequence[Drafter], groups: Sequence[int] = EVERY, *, shuffled: bool = False
+    ) -> list[Score]:
+        """How each of them does on those groups, side by side: what they share is computed once."""
+        scores = [self._empty() for _ in drafters]
+        self._run(list(zip(drafters, scores, strict=True)), groups, shuffled=shuffled)
+        return scores
 
     def attempts(self, base: Wiring, standing: Score) -> tuple[tuple[Attempt, ...], tuple[NotObservable, ...]]:
         """Every wiring that departs from `base`, whose score is `standing`, by one knob or as an engine's; those that

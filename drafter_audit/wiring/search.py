@@ -29,7 +29,7 @@ _LONGEST_PATH = 8
 
 
 @dataclass(frozen=True)
-class _Stand:
+class Stand:
     """A wiring and its score on everything."""
 
     wiring: Wiring
@@ -63,20 +63,20 @@ def search(probe: Probe, min_gain: float = MIN_GAIN) -> Found:
     )
 
 
-def _climbed(judge: Judge, declared: _Stand, attempts: Sequence[Attempt]) -> tuple[_Stand, tuple[Step, ...]]:
+def _climbed(judge: Judge, declared: Stand, attempts: Sequence[Attempt]) -> tuple[Stand, tuple[Step, ...]]:
     """The best wiring that confirmed steps lead to, and those steps."""
     here, path, probe = declared, list[Step](), judge.probe
     while len(path) < _LONGEST_PATH:
-        winner = _winner(judge, here, attempts)
-        if winner is None:
+        best = winner(judge, here, attempts)
+        if best is None:
             break
-        path.append(_step(winner, here))
-        here = _Stand(winner.hypothesis.wiring, winner.score)
+        path.append(_step(best, here))
+        here = Stand(best.hypothesis.wiring, best.score)
         attempts, _ = probe.attempts(here.wiring, here.score)
     return here, tuple(path)
 
 
-def _winner(judge: Judge, here: _Stand, attempts: Sequence[Attempt]) -> Attempt | None:
+def winner(judge: Judge, here: Stand, attempts: Sequence[Attempt]) -> Attempt | None:
     """Of the first tier in which one is confirmed, the one that gains most on the half that chooses."""
     for tier in range(len(_TIERS)):
         ranked = [
@@ -105,12 +105,12 @@ def _tier(knob: str) -> int:
     return next((place for place, knobs in enumerate(_TIERS) if knobs is not None and knob in knobs), 1)
 
 
-def _step(winner: Attempt, before: _Stand) -> Step:
+def _step(winner: Attempt, before: Stand) -> Step:
     kls = [mean_of(winner.kl(score)) or 0.0 for score in (before.score, winner.score)]
     return Step(winner.hypothesis.name, winner.hypothesis.knob, winner.hypothesis.value, *kls)
 
 
-def _without_needless(judge: Judge, best: _Stand, declared: _Stand) -> _Stand:
+def _without_needless(judge: Judge, best: Stand, declared: Stand) -> Stand:
     """`best` with every change taken back whose gain is not confirmed once all others are made."""
     while True:
         needless = []
@@ -123,7 +123,7 @@ def _without_needless(judge: Judge, best: _Stand, declared: _Stand) -> _Stand:
         best = min(needless, key=lambda one: one[0])[1]
 
 
-def _less(probe: Probe, best: Wiring, declared: Wiring) -> Iterator[tuple[str, _Stand]]:
+def _less(probe: Probe, best: Wiring, declared: Wiring) -> Iterator[tuple[str, Stand]]:
     """`best` with one change taken back: a knob, or one slot where several were moved. What cannot be run is needed."""
     knobs = knob_of(best, declared)
     wirings = [(knob, reverted(best, declared, knob)) for knob in knobs]
@@ -138,7 +138,7 @@ def _less(probe: Probe, best: Wiring, declared: Wiring) -> Iterator[tuple[str, _
             continue
 
 
-def _faults(judge: Judge, best: _Stand, declared: _Stand) -> Iterator[Fault]:
+def _faults(judge: Judge, best: Stand, declared: Stand) -> Iterator[Fault]:
     """Each knob on which the best wiring departs from the declared one, with what it costs by itself."""
     for knob, (was, trained) in knob_of(best.wiring, declared.wiring).items():
         try:
@@ -171,8 +171,8 @@ def _unseen(attempts: Sequence[Attempt], base: Score, judge: Judge) -> Iterator[
             yield NotObservable(each.hypothesis.knob, each.hypothesis.value, why)
 
 
-def _stand(probe: Probe, wiring: Wiring) -> _Stand:
-    return _Stand(wiring, probe.whole(wiring))
+def _stand(probe: Probe, wiring: Wiring) -> Stand:
+    return Stand(wiring, probe.whole(wiring))
 
 
 def _described(probe: Probe) -> dict[str, object]:

@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, HEIGHT, LEFT, TOP = 640, 300, 60, 30
-_COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00")
+_COLOURS = ("#1b6ca8", "#c1440e", "#2e7d32", "#6a4c93", "#8a6d00", "#555555")
 _TEXT = 'font-family="sans-serif" font-size="12"'
 
 
 def lines(
-    title: str, places: tuple[str, Sequence[int]], series: dict[str, Sequence[float]], marked: Sequence[int] = ()
+    title: str,
+    places: tuple[str, Sequence[int]],
+    series: dict[str, Sequence[float]],
+    marked: Sequence[int] = (),
+    top: float | None = None,
 ) -> str:
-    """One line for each of `series` over named `places`; a ring at the point of each that `marked` counts to."""
-    top = max(max(values) for values in series.values()) * 1.05
+    """One line for each of `series` over named `places`; a ring at the point of each that `marked` counts to. The axis
+    ends at `top`, or a little above the largest value."""
+    top = max(max(values) for values in series.values()) * 1.05 if top is None else top
     count = len(places[1])
     parts = [_axis(title, places, top)]
     for place, (name, values) in enumerate(series.items()):

@@ -1,0 +1,114 @@
+"""HTTP to one server. httpx2, as huggingface_hub brings it: streamed answers, and a limit on every wait."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from drafter_audit.errors import LostServerError, ServerError
+
+CONNECT_S = 5.0
+_LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+_MEND = "look at the server's log, and start it again"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One piece of a streamed answer; `at` is when it came, in seconds of a clock that only rises."""
+
+    at: float
+    data: Mapping[str, Any]
+
+
+class Server:
+    """One server at `url`. `answer_s`: how long it may be silent before an answer counts as lost.
+
+    All that fails raises ServerError.
+    """
+
+    def __init__(self, url: str, *, answer_s: float = 600.0) -> None:
+        self.url = url.rstrip("/")
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise ServerError("no URL of a server", repr(url), "give one such as http://127.0.0.1:30000")
+        # A proxy that the environment names is not for this machine.
+        self._client = httpx2.Client(
+            base_url=self.url, timeout=httpx2.Timeout(answer_s, connect=CONNECT_S), trust_env=not self.is_local
+        )
+
+    @property
+    def is_local(self) -> bool:
+        return urlsplit(self.url).hostname in _LOCAL
+
+    @property
+    def port(self) -> int:
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def is_healthy(self) -> bool:
+        """Whether it answers /health with 200; while it loads there may be no answer, or a 503."""
+        try:
+            return self._client.get("/health", timeout=CONNECT_S).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def text(self, path: str) -> str | None:
+        """The body at `path`; None where the server has no such page."""
+        with self._told(path):
+            answer = self._client.get(path, follow_redirects=True)
+        if answer.status_code in (404, 405):
+            return None
+        if answer.status_code != 200:
+            raise ServerError(f"it answers {answer.status_code}", f"{self.url}{path}", _MEND)
+        return answer.text
+
+    def json(self, path: str) -> Mapping[str, Any] | None:
+        """The JSON object at `path`; None where the server has no such page."""
+        text = self.text(path)
+        return None if text is None else self._object(text, path)
+
+    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Event]:
+        """Asks, and gives each piece of the answer as it comes (server-sent events)."""
+        with self._told(path), self._client.stream("POST", path, json=dict(body)) as answer:
+            if answer.status_code != 200:
+                said = answer.read().decode("utf-8", "replace")[:300].strip()
+                raise ServerError(f"it answers {answer.status_code}: {said}", f"{self.url}{path}", _MEND)
+            for line in answer.iter_lines():
+                name, _, data = line.partition(":")
+                if name == "data" and data.strip() != "[DONE]":
+                    yield self._event(data, path)
+
+    def _event(self, data: str, path: str) -> Event:
+        told = self._object(data, path)
+        if told.get("error"):
+            raise ServerError(f"it gave up an answer: {told['error']}", f"{self.url}{path}", _MEND)
+        return Event(time.perf_counter(), told)
+
+    def _object(self, text: str, path: str) -> Mapping[str, Any]:
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            raise ServerError("its answer is no JSON object", f"{self.url}{path}", "name the server of an engine")
+        return told
+
+    @contextmanager
+    def _told(self, path: str) -> Iterator[None]:
+        """What the connection raises, as a ServerError."""
+        try:
+            yield
+        except httpx2.TimeoutException as error:
+            raise LostServerError("it does not answer in time", f"{self.url}{path}", _MEND) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
+            raise LostServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error

@@ -1,0 +1,183 @@
+"""What `bench` answers, as plain data: the fields of `decode`, and the engine that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from drafter_audit.bench.counting import DEFINITION, SERVER_DEFINITION, Counted
+from drafter_audit.bench.wire import Answer
+from drafter_audit.decode.result import DecodeResult, Provenance
+from drafter_audit.measure.acceptance import Acceptance
+from drafter_audit.measure.costs import NOT_MEASURED, check_reachable
+from drafter_audit.measure.loops import loops, why_not_measured
+from drafter_audit.measure.step_bounds import tokens_per_s_at
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """The server. `args` and `env` are null where it tells neither; `start_s` and `log` are of one that was started
+    here; `not_verified` is what it leaves open, in words."""
+
+    name: str
+    version: str | None
+    url: str
+    args: tuple[str, ...] | None
+    env: Mapping[str, str] | None
+    launched: bool
+    start_s: float | None = None
+    log: str | None = None
+    not_verified: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "args": None if self.args is None else list(self.args),
+            "env": None if self.env is None else dict(self.env),
+            "not_verified": list(self.not_verified),
+        }
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an answer ended."""
+
+    capped: bool
+    degenerate: bool
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """One drafter as one server runs it, or plain decoding by that server (0 steps)."""
+
+    provenance: Provenance
+    engine: EngineFacts
+    counted: Counted
+    what_if: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for value in self.what_if:
+            check_reachable(value, self.counted.shape.steps)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return self.counted.answers
+
+    @property
+    def acceptance(self) -> Acceptance | None:
+        return self.counted.acceptance
+
+    @property
+    def accept_len(self) -> float | None:
+        return None if self.acceptance is None else self.acceptance.accept_len
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Of accept_len, 95%, by prompts."""
+        from drafter_audit.measure.bootstrap import ratio_interval
+
+        if self.acceptance is None:
+            return None
+        each = [answer.counts for answer in self.answers if answer.counts and answer.counts.rounds]
+        found = ratio_interval(
+            [counts.accepted or 0 for counts in each], [counts.rounds for counts in each], seed=self.provenance.seed
+        )
+        return None if found is None else (1 + found[0], 1 + found[1])
+
+    @property
+    def decode_s(self) -> float:
+        """Over all answers, from the first piece of each to its last: without prefill."""
+        return sum(answer.decode_s for answer in self.answers)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of one request at a time, after its first token."""
+        timed = sum(answer.timed for answer in self.answers)
+        return timed / self.decode_s if timed and self.decode_s else None
+
+    @cached_property
+    def tokens_per_s_interval(self) -> Interval | None:
+        from drafter_audit.measure.bootstrap import ratio_interval
+
+        each = [answer for answer in self.answers if answer.timed and answer.decode_s]
+        return ratio_interval([a.timed for a in each], [a.decode_s for a in each], seed=self.provenance.seed)
+
+    @property
+    def cycle_s(self) -> float | None:
+        """What a round takes."""
+        rounds = self.counted.rounds
+        return self.decode_s / rounds if rounds and self.decode_s else None
+
+    @property
+    def ended(self) -> tuple[Ended, ...]:
+        return tuple(Ended(a.capped, a.ids is not None and loops(a.ids)) for a in self.answers)
+
+    @property
+    def answers_to_what_if(self) -> tuple[tuple[float, float], ...]:
+        """Each accept_len with the tokens per second it would be worth, at the cycle that was measured."""
+        length, speed = self.accept_len, self.tokens_per_s
+        if length is None or speed is None:
+            return ()
+        return tuple((value, tokens_per_s_at(value, measured=length, tokens_per_s=speed)) for value in self.what_if)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **self._counts(),
+            **NOT_MEASURED,
+            "definition": SERVER_DEFINITION if self.acceptance is None and self.counted.rounds else DEFINITION,
+            "accept_len_server": self.counted.accept_len_server,
+            "accept_len_bounds": _listed(self.counted.bounds if self.acceptance is None else None),
+            "decode_s": self.decode_s,
+            "first_token_s": sum(answer.first_s for answer in self.answers) / len(self.answers),
+            "cycle_s": self.cycle_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_interval": _listed(self.tokens_per_s_interval),
+            "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
+            "unmeasured": why_not_measured(self.ended),
+            "engine": self.engine.to_dict(),
+            "notes": [*self.counted.notes, *self.notes],
+        }
+
+    def _counts(self) -> dict[str, Any]:
+        """The fields of `decode` that are counted."""
+        if self.acceptance is not None:
+            told = DecodeResult(self.provenance, self.acceptance).to_dict()
+            return {**told, "accept_len_interval": _listed(self.interval), **self._loops()}
+        shape = self.counted.shape
+        return {
+            **self.provenance.to_dict(),
+            **dict.fromkeys(_NOT_COUNTED),
+            "rounds": self.counted.rounds,
+            "tokens": self.counted.tokens,
+            "steps": shape.steps,
+            "topk": shape.topk,
+            "num_draft_tokens": shape.verified,
+            "unknown": list(_NOT_COUNTED),
+            **self._stop(),
+            **self._loops(),
+        }
+
+    def _stop(self) -> dict[str, Any]:
+        capped = sum(answer.capped for answer in self.answers)
+        return {"stop": {"eos": len(self.answers) - capped, "cap": capped}}
+
+    def _loops(self) -> dict[str, Any]:
+        """Null where an answer's tokens are not told."""
+        known = all(answer.ids is not None for answer in self.answers)
+        return {"degenerate": sum(one.degenerate for one in self.ended) if known else None, **self._stop()}
+
+
+_NOT_COUNTED = (
+    *("accept_len", "accept_len_interval", "accept_len_request_mean", "accepted", "drafted", "accept_rate"),
+    *("overshoot", "histogram", "per_position", "per_position_counts", "conditional", "per_prompt"),
+    *("coverage", "lossless", "ties", "mismatches"),
+)
+
+
+def _listed(value: Interval | None) -> list[float] | None:
+    return None if value is None else list(value)

@@ -1,0 +1,190 @@
+"""What an engine's own module gives: how it is started, what it says of itself, how it is asked and how it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from drafter_audit.bench.http import Server
+from drafter_audit.bench.metrics import Counters
+
+EngineName = Literal["vllm", "sglang"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a round drafts; 0 steps: plain decoding, without the drafter."""
+
+    steps: int
+    topk: int = 1
+    num_draft_tokens: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        return self.steps == 0
+
+    @property
+    def verified(self) -> int:
+        """Tokens that one round verifies."""
+        return self.num_draft_tokens or self.steps + 1
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as an engine is told it: a folder or a repository, at a revision where one is named."""
+
+    name: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """A server to start. `method` is the algorithm in the words of SPECULATIVE; `args` are the user's own."""
+
+    python: str
+    target: Served
+    drafter: Served
+    method: Literal["eagle3", "eagle"]
+    shape: Shape
+    port: int
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a server says of itself; None is what it does not say. `steps` is 0 where it does not speculate. `served_as`
+    is what a request calls the target.
+
+    `simulated` says in words how its acceptance is made up. `args` are its own settings as text, `env` the variables
+    that decide how it runs.
+    """
+
+    version: str | None = None
+    served_as: str | None = None
+    target: str | None = None
+    drafter: str | None = None
+    steps: int | None = None
+    topk: int | None = None
+    num_draft_tokens: int | None = None
+    dtype: str | None = None
+    simulated: str | None = None
+    simulation_known: bool = False
+    args: tuple[str, ...] | None = None
+    env: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt: `messages` of a chat, a `text` without template, or `token_ids`."""
+
+    id: str
+    category: str | None
+    max_new_tokens: int
+    temperature: float
+    seed: int
+    messages: Sequence[Mapping[str, str]] = ()
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    thinking: bool | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one answer or a whole run: rounds, and where told what they accepted and drafted. `histogram[j]` rounds
+    accepted exactly j drafts."""
+
+    rounds: int
+    accepted: int | None = None
+    drafted: int | None = None
+    histogram: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for one prompt. `tokens` were emitted, the first of them `first_s` after the question; the
+    `timed` ones after the first piece took `decode_s`. `ids` are None where the engine does not tell them, `counts`
+    where the answer itself does not."""
+
+    id: str
+    category: str | None
+    tokens: int
+    capped: bool
+    first_s: float
+    decode_s: float
+    timed: int
+    ids: tuple[int, ...] | None = None
+    counts: Counts | None = None
+
+
+class Wire(Protocol):
+    """One engine, from outside. Everything raises ServerError."""
+
+    @property
+    def name(self) -> EngineName: ...
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Options of its start that `command` sets, so that a user's may not."""
+        ...
+
+    def command(self, start: Start) -> list[str]:
+        """Raises UsageError for a shape or an argument that the engine does not take."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Variables with which a server says what it is."""
+        ...
+
+    def simulated(self, args: Sequence[str], env: Mapping[str, str]) -> str | None:
+        """How a start with these would make its acceptance up, in words; None where it would not."""
+        ...
+
+    def told(self, server: Server) -> Told: ...
+
+    def ask(self, server: Server, question: Question, model: str) -> Answer: ...
+
+    def counters(self, server: Server) -> Counters | None:
+        """None where the server counts nothing that is of use here."""
+        ...
+
+    def drafter_in(self, args: Sequence[str]) -> str | None:
+        """The drafter that a command line names; None where it names none."""
+        ...
+
+    def ignores(self, question: Question) -> str | None:
+        """What of a question it takes no notice of, in words."""
+        ...
+
+    def without_counts(self) -> str:
+        """What to change where neither answers nor counters tell of rounds."""
+        ...
+
+
+def without(args: Sequence[str], prefix: str) -> list[str]:
+    """`args` without the options that begin with `prefix`, and without their values.
+
+    >>> without(["--a", "--spec-x", "1", "--spec-y=2", "b"], "--spec-")
+    ['--a', 'b']
+    """
+    kept, dropping = [], False
+    for arg in args:
+        if arg.startswith("-"):
+            dropping = arg.startswith(prefix)
+        elif dropping:
+            dropping = False
+            continue
+        if not dropping:
+            kept.append(arg)
+        dropping = dropping and "=" not in arg
+    return kept
+
+
+def at(told: Mapping[str, Any] | None, *path: str) -> Any:  # noqa: ANN401 - a value of foreign JSON
+    """The value under nested keys; None where any is missing."""
+    value: Any = told
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value

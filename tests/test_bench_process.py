@@ -1,0 +1,105 @@
+"""A server that was started is gone afterwards, with all that it started, whatever ended the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from drafter_audit.bench.process import last_error
+from drafter_audit.cli.main import main
+from tests.engine_servers import launch
+
+
+def workers(folder: Path) -> dict[str, object]:
+    """Two processes in sessions of their own, that take no SIGTERM."""
+    return {"workers": 2, "worker_pids": str(folder / "pids")}
+
+
+def all_pids(folder: Path) -> list[int]:
+    """The server's, from its log, and its workers'."""
+    (log,) = (folder / "logs").iterdir()
+    (loading,) = (line for line in log.read_text().splitlines() if line.startswith("loading, pid "))
+    return [int(loading.split()[-1]), *map(int, (folder / "pids").read_text().split())]
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("fault", [{}, {"crash_after": 1}], ids=str)
+def test_nothing_is_left_of_it(fault, tmp_path, capsys) -> None:
+    code = main(launch(tmp_path, "vllm", {**workers(tmp_path), **fault}))
+    assert code == (3 if fault else 0), capsys.readouterr().err
+    assert len(all_pids(tmp_path)) == 3
+    assert alive(all_pids(tmp_path)) == []
+
+
+def interrupted(folder: Path, number: int) -> tuple[int, str]:
+    """A run that gets a signal while it measures: its exit code and stderr."""
+    plan = {**workers(folder), "verify_ms": 2000.0}
+    words = launch(folder, "sglang", plan)
+    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *words], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 20
+    while not list((folder / "logs").glob("*")) or "POST" not in next((folder / "logs").iterdir()).read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=30)
+    return run.returncode, said
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW), pytest.param(signal.SIGHUP, marks=SLOW)],
+)
+def test_signals_stop_it_too(number, tmp_path) -> None:
+    assert interrupted(tmp_path, number) == (130, INTERRUPTED)
+    assert alive(all_pids(tmp_path)) == []
+
+
+INTERRUPTED = "error: interrupted, before the result was written, run the command again\n"
+
+
+@SLOW
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells a process of its parent's death on Linux alone")
+def test_a_run_that_is_killed_takes_its_server_with_it(tmp_path) -> None:
+    """Nothing can be stopped any more, so the kernel asks the server to end: the first process, as an engine's does."""
+    assert interrupted(tmp_path, signal.SIGKILL)[0] == -signal.SIGKILL
+    server, *left = all_pids(tmp_path)
+    until = time.monotonic() + 10
+    while alive([server]):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    for pid in left:  # the stand-in leaves its own, which take no SIGTERM
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_the_log_is_kept_and_named(tmp_path, capsys) -> None:
+    main(launch(tmp_path, "sglang", {}))
+    log = Path(json.loads(capsys.readouterr().out)["engine"]["log"])
+    assert log.parent == tmp_path / "logs"
+    assert "GET /health" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("ok\nRuntimeError: NCCL error\nclosing\n", "RuntimeError: NCCL error"),
+        ("only this\n\n", "only this"),
+        ("", ""),
+    ],
+)
+def test_the_last_line_that_names_an_error(text, line, tmp_path) -> None:
+    (tmp_path / "log").write_text(text)
+    assert last_error(tmp_path / "log") == line
