@@ -34,9 +34,9 @@ test: $(READY) ## Run the everyday tests
 test-slow: $(READY) ## Run the tests that are too slow for every day
 	$(PY) -m pytest -m "slow and not gpu" || [ $$? -eq 5 ]
 
-test-vllm: $(READY) ## Serve the reference pair under vLLM: make test-vllm VLLM_PYTHON=/path/to/python
+test-vllm: $(READY) ## Serve and record the reference pair with vLLM: make test-vllm VLLM_PYTHON=/path/to/python
 	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
-	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py
+	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py tests/test_record_engine_run.py
 
 gpu-check: $(READY) ## Check what only a GPU can show, on a machine that has one, in 8 minutes at most
 	$(PY) -m benchmarks.gpu_check

@@ -23,7 +23,8 @@ from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording import size
 from drafter_audit.recording.answer import Settings, recorded_answer
-from drafter_audit.recording.make import Origin, describe, record
+from drafter_audit.recording.describe import Origin, Ran, describe
+from drafter_audit.recording.make import record
 from drafter_audit.recording.open import open_recording
 from drafter_audit.recording.recording import RecordedPrompt
 from drafter_audit.recording.size import largest
@@ -140,7 +141,8 @@ def test_quantisation_is_named_where_modelopt_alone_tells_it(ref: str, tmp_path:
     told = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}
     (tmp_path / "target" / "hf_quant_config.json").write_text(json.dumps(told))
     packed = load_target(str(tmp_path / "target"))
-    assert describe(packed, prompts(), settings(), Origin()).quantization == "modelopt FP8"
+    ran = Ran({}, packed.dtype, (), 1)
+    assert describe(packed, prompts(), settings(), Origin(), ran).quantization == "modelopt FP8"
 
 
 def test_an_answer_that_loops_is_marked(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Options of the commands that measure a serving engine."""
+"""Options of the commands that start a serving engine, in an environment of its own, and of those that measure one."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ class EngineOptions:
             method_of(spec),
             shape,
             free_port(),
-            tuple(word for each in self.engine_args for word in _words(each)),
+            words(self.engine_args),
         )
 
     def launch(self, logs: Path, env: Mapping[str, str] | None = None) -> Launch:
@@ -70,7 +70,7 @@ class EngineOptions:
 def engine_options(*, required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--engine and how to start it, as one argument `engine: EngineOptions`."""
 
-    options = (_engine(required), *_OPTIONS)
+    options = (_engine(required), *STARTED_BY, _START_TIMEOUT)
     return lambda command: gathered(command, EngineOptions, "engine", options)
 
 
@@ -114,9 +114,10 @@ def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple
     return name, dict(_pair(context, param, part) for part in parts)
 
 
-def _words(text: str) -> list[str]:
+def words(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The words of --engine-args. Raises UsageError for what no shell would read."""
     try:
-        return shlex.split(text)
+        return tuple(word for each in arguments for word in shlex.split(each))
     except ValueError as error:
         raise UsageError(f"no arguments: {error}", "--engine-args", "quote them as for a shell") from error
 
@@ -128,7 +129,7 @@ def _engine(required: bool) -> Callable[[Callable[..., object]], Callable[..., o
     )
 
 
-_OPTIONS = (
+STARTED_BY = (
     click.option(
         "--engine-python",
         metavar="PATH",
@@ -140,17 +141,19 @@ _OPTIONS = (
         "--engine-args",
         metavar="ARGS",
         multiple=True,
-        help="Arguments of the engine's own, quoted as one: '--tp-size 8 --trust-remote-code'.",
+        help="Arguments of the engine's own, quoted as one: '--tensor-parallel-size 8'.",
     ),
     click.option(
-        "--env", metavar="K=V", multiple=True, callback=variables, help="A variable that the server is started with."
+        "--env", metavar="K=V", multiple=True, callback=variables, help="A variable that the engine is started with."
     ),
-    click.option(
-        "--start-timeout",
-        metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
-        default=3600.0,
-        show_default=True,
-        help="How long a server may take to load.",
-    ),
+)
+"""--engine-python, --engine-args and --env."""
+
+_START_TIMEOUT = click.option(
+    "--start-timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3600.0,
+    show_default=True,
+    help="How long a server may take to load.",
 )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.options import gathered
-from drafter_audit.cli.target_options import TargetOptions
 
 if TYPE_CHECKING:
     from drafter_audit.decode.settings import Settings
@@ -65,15 +64,14 @@ class Asked:
         return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()))
 
 
-def asked_of(target: TargetOptions, ref: str, prompts: PromptSet, answers: Answers, lookahead: int) -> Asked:
-    """The prompts as tokens of the target `ref`, checked to fit it by its config. Raises what these raise."""
-    from drafter_audit.model.target.sizes import target_sizes
+def asked_of(
+    sizes: TargetSizes, prompts: PromptSet, answers: Answers, lookahead: int, *, trust_remote_code: bool
+) -> Asked:
+    """The prompts as tokens of the target of these `sizes`, checked to fit it. Raises what these raise."""
     from drafter_audit.model.target.tokenizer import load_tokenizer
     from drafter_audit.prompts.render import render
 
-    trusted = target.trust_remote_code
-    sizes = target_sizes(ref, trust_remote_code=trusted)
-    tokenizer = load_tokenizer(ref, trust_remote_code=trusted) if prompts.needs_tokenizer else None
+    tokenizer = load_tokenizer(sizes.ref, trust_remote_code=trust_remote_code) if prompts.needs_tokenizer else None
     given = render(
         prompts,
         None if tokenizer is None else tokenizer.tokenizer,

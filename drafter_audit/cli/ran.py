@@ -66,7 +66,8 @@ def asked_for(
 
     prompt_set = read_prompts(answers.prompts)
     ref = target.ref or target_of([open_drafter(drafter) for drafter in drafters], _NAME_ONE)
-    return ref, asked_of(target, ref, prompt_set, answers, settings.steps - 1)
+    trusted = target.trust_remote_code
+    return ref, asked_of(target.sizes(ref), prompt_set, answers, settings.steps - 1, trust_remote_code=trusted)
 
 
 def planned_for(drafter: str, asked: Asked, target: TargetOptions) -> Planned:

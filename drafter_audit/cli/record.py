@@ -8,7 +8,9 @@ import click
 
 from drafter_audit.cli.options import complete_reference, format_option, offline_option
 from drafter_audit.cli.prompt_options import Answers, answer_options
+from drafter_audit.cli.recording_engine import RecordingEngine, recording_engine
 from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.ranks import Rank
 
 
 @click.command()
@@ -46,6 +48,7 @@ from drafter_audit.cli.target_options import TargetOptions, target_options
 )
 @answer_options
 @target_options
+@recording_engine
 @offline_option
 @format_option
 @click.pass_context
@@ -58,6 +61,7 @@ def record(
     lookahead: int,
     answers: Answers,
     target: TargetOptions,
+    engine: RecordingEngine,
     style: str,
 ) -> None:
     """Record a target once, to replay drafters on it many times: its answers, states and likeliest tokens.
@@ -68,15 +72,20 @@ def record(
     \b
     drafter-audit record ./ours --target moonshotai/Kimi-K2.5 --prompts prompts.jsonl -o rec/
     drafter-audit record --target ./target --boundaries all -o rec/
+    drafter-audit record ./ours --engine vllm --engine-python vllm/bin/python -o rec/
     """
-    from drafter_audit.cli.recorded import States, recorded
+    from drafter_audit.cli.recorded import States, recorded, recorded_by
     from drafter_audit.recording.open import open_recording
     from drafter_audit.report.record_view import record_document, record_remarks, record_result
     from drafter_audit.report.sink import emit, tell
 
     states = States(boundaries, _states_of_all(boundaries, all_tokens), lookahead)
-    made = recorded(drafters, folder, target, answers, states, context.obj)
-    if made.target.ranks.first:
+    by = engine.chosen(context, target)
+    if by is None:
+        recorded(drafters, folder, target, answers, states, context.obj)
+    else:
+        recorded_by(by, drafters, folder, target, answers, states, context.obj)
+    if Rank.here().first:
         recording = open_recording(folder)
         emit(record_document(recording), record_result(recording), style=style, output=None, command=context.obj)
         for remark in record_remarks(recording):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from drafter_audit.cli.prompt_options import Answers, asked_of
+from drafter_audit.cli.prompt_options import Answers, Asked, asked_of
 from drafter_audit.cli.target_options import TargetOptions, target_of
 
 if TYPE_CHECKING:
+    from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.model.target.model import TargetModel
-    from drafter_audit.prompts.prompt import TokenPrompt
+    from drafter_audit.model.target.sizes import TargetSizes
+    from drafter_audit.prompts.prompt import PromptSet, TokenPrompt
+    from drafter_audit.recording.answer import Settings
+    from drafter_audit.recording.describe import Described, Origin
+    from drafter_audit.recording.engine.job import Engine
+    from drafter_audit.recording.engine.target import ServedTarget
 
 
 @dataclass(frozen=True)
@@ -45,35 +51,107 @@ def recorded(
     `drafters` say which states to keep, and name the target where `target` does not. Raises AuditError.
     """
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.decode.fit import check_vocabulary
-    from drafter_audit.drafter.open import open_drafter
-    from drafter_audit.prompts.read import read_prompts
-    from drafter_audit.recording.boundaries import boundaries_kept
-    from drafter_audit.recording.make import Origin, Settings, record
-    from drafter_audit.recording.size import largest
-    from drafter_audit.recording.store import check_folder
-    from drafter_audit.report.numbers import size
+    from drafter_audit.recording.make import record
+
+    wanted = _wanted(drafters, folder, answers, states)
+    sizes = target.sizes(target.ref or target_of(wanted.specs))
+    ready = wanted.of(sizes, command, trust_remote_code=target.trust_remote_code)
+    model = target.load(sizes.ref)
+    _tell_size(model, ready)
+    with watch_prompts("Recording", len(ready.given)) as watch:
+        record(model, ready.given, folder, ready.settings, ready.origin, watch)
+    return Recorded(model, ready.given)
+
+
+def recorded_by(
+    engine: Engine,
+    drafters: Sequence[str],
+    folder: Path,
+    target: TargetOptions,
+    answers: Answers,
+    states: States,
+    command: Sequence[str],
+) -> None:
+    """As `recorded`, with the target run by `engine`. Raises AuditError."""
+    from drafter_audit.cli.progress import watch_prompts
+    from drafter_audit.recording.engine.make import Served, record_served
+    from drafter_audit.recording.engine.target import served_target
     from drafter_audit.report.sink import tell
 
-    prompt_set = read_prompts(answers.prompts)
-    how = {
+    wanted = _wanted(drafters, folder, answers, states)
+    served = served_target(target.ref or target_of(wanted.specs), target.dtype)
+    ready = wanted.of(served, command, trust_remote_code=target.trust_remote_code)
+    ready = _given_by(engine.name, served, ready, named=states.boundaries not in ("default", "all"))
+    _tell_size(served, ready)
+    log = folder / ".engine" / "log"
+    tell(f"for answers that are missing {engine.name} loads the target, which may take long: its log is {log}")
+    with watch_prompts("Recording", len(ready.given)) as watch:
+        record_served(Served(served, ready.given, ready.settings, engine, ready.origin), folder, watch)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What a target is given, how its answers are recorded, and where all that comes from."""
+
+    given: tuple[TokenPrompt, ...]
+    settings: Settings
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked for, before a target is looked at."""
+
+    prompts: PromptSet
+    specs: Sequence[DrafterSpec]
+    answers: Answers
+    states: States
+
+    def of(self, sizes: TargetSizes, command: Sequence[str], *, trust_remote_code: bool) -> _Ready:
+        """The same of a target of these sizes. Raises where prompts or drafters do not fit it."""
+        from drafter_audit.decode.fit import check_vocabulary
+        from drafter_audit.recording.answer import Settings
+        from drafter_audit.recording.boundaries import boundaries_kept
+
+        lookahead = self.states.lookahead
+        asked = asked_of(sizes, self.prompts, self.answers, lookahead, trust_remote_code=trust_remote_code)
+        for spec in self.specs:
+            check_vocabulary(spec, sizes)
+        kept = boundaries_kept(self.states.boundaries, self.specs, sizes.num_layers)
+        settings = Settings(kept, **_how(self.answers, self.states))
+        return _Ready(asked.given, settings, _origin(asked, self.answers, command))
+
+
+def _wanted(drafters: Sequence[str], folder: Path, answers: Answers, states: States) -> _Wanted:
+    """Raises UsageError for a `folder` that holds another recording, before anything long is read."""
+    from drafter_audit.drafter.open import open_drafter
+    from drafter_audit.prompts.read import read_prompts
+    from drafter_audit.recording.store import check_folder
+
+    prompts = read_prompts(answers.prompts)
+    how = _how(answers, states)
+    check_folder(folder, prompts_sha256=prompts.sha256, thinking=answers.thinking, raw=answers.raw, **how)
+    return _Wanted(prompts, [open_drafter(ref) for ref in drafters], answers, states)
+
+
+def _how(answers: Answers, states: States) -> dict[str, Any]:
+    """Settings of a recording that are known before its target is."""
+    return {
         "max_new_tokens": answers.max_new_tokens,
         "temperature": answers.temperature,
         "seed": answers.seed,
         "all_tokens": states.all_tokens,
         "lookahead": states.lookahead,
     }
-    check_folder(folder, prompts_sha256=prompt_set.sha256, thinking=answers.thinking, raw=answers.raw, **how)
-    specs = [open_drafter(ref) for ref in drafters]
-    asked = asked_of(target, target.ref or target_of(specs), prompt_set, answers, states.lookahead)
-    for spec in specs:
-        check_vocabulary(spec, asked.sizes)
-    tokenizer, given = asked.tokenizer, asked.given
-    settings = Settings(boundaries_kept(states.boundaries, specs, asked.sizes.num_layers), **how)  # type: ignore[arg-type]
-    model = target.load(asked.sizes.ref)
-    origin = Origin(
-        prompts_name=prompt_set.name,
-        prompts_sha256=prompt_set.sha256,
+
+
+def _origin(asked: Asked, answers: Answers, command: Sequence[str]) -> Origin:
+    from drafter_audit.recording.describe import Origin
+
+    prompts, tokenizer = asked.prompts, asked.tokenizer
+    return Origin(
+        prompts_name=prompts.name,
+        prompts_sha256=prompts.sha256,
         thinking=answers.thinking,
         raw=answers.raw,
         tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
@@ -81,7 +159,23 @@ def recorded(
         notes=asked.notes,
         command=("drafter-audit", *command),
     )
-    tell(f"the recording takes up to {size(largest(model, given, settings))}, where every answer hits the cap")
-    with watch_prompts("Recording", len(given)) as watch:
-        record(model, given, folder, settings, origin, watch)
-    return Recorded(model, given)
+
+
+def _given_by(engine: str, served: ServedTarget, ready: _Ready, *, named: bool) -> _Ready:
+    """Without the boundaries that the engine cannot give, and with a note of it. Raises UsageError where such a one was
+    `named`."""
+    asked = ready.settings.boundaries
+    kept = served.given(asked, named=named)
+    if kept == asked:
+        return ready
+    notes = (*ready.origin.notes, f"{engine} gives no boundary 0 of this target: it is left out")
+    return _Ready(ready.given, replace(ready.settings, boundaries=kept), replace(ready.origin, notes=notes))
+
+
+def _tell_size(target: Described, ready: _Ready) -> None:
+    from drafter_audit.recording.size import largest
+    from drafter_audit.report.numbers import size
+    from drafter_audit.report.sink import tell
+
+    told = size(largest(target, ready.given, ready.settings))
+    tell(f"the recording takes up to {told}, where every answer hits the cap")

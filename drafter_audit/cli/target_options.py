@@ -18,6 +18,7 @@ from drafter_audit.ranks import Rank
 if TYPE_CHECKING:
     from drafter_audit.drafter.spec import DrafterSpec
     from drafter_audit.model.target.model import TargetModel
+    from drafter_audit.model.target.sizes import TargetSizes
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class TargetOptions:
     offload_folder: str | None
     trust_remote_code: bool
     rank_timeout: float
+
+    def sizes(self, ref: str) -> TargetSizes:
+        """What the config of the target `ref` tells, by transformers. Raises what `target_sizes` raises."""
+        from drafter_audit.model.target.sizes import target_sizes
+
+        return target_sizes(ref, trust_remote_code=self.trust_remote_code)
 
     def load(self, declared: str | None = None) -> TargetModel:
         """The target named, else the `declared` one, loaded and checked. Raises UsageError where neither is, and what

@@ -48,7 +48,7 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
     if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries and not manifest.last_normed:
         what = "it reads the last state behind the target's final norm, and this recording holds it before that alone"
-        raise CannotRunError(what, spec.name, "record again, or decode with --target")
+        raise CannotRunError(what, spec.name, "record it with transformers, or decode with --target")
     apart = "; ".join(_apart(spec, wiring, manifest))
     if apart:
         what = f"the recording is of another target: {apart}"

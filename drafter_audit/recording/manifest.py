@@ -18,7 +18,7 @@ T = TypeVar("T")
 _FREE = ("command", "answers", "notes")
 """Fields that a run that goes on with a recording need not share with the one that began it."""
 
-_ADDED: Mapping[str, Any] = {"notes": [], "last_normed": False}
+_ADDED: Mapping[str, Any] = {"notes": [], "last_normed": False, "engine": None, "engine_args": []}
 """Fields that the first recordings lack, and what those are read with."""
 
 
@@ -44,7 +44,8 @@ class Manifest:
     `boundaries` are those that every prompt has; the first prompts have all, until they hold `all_tokens` states.
     `last_normed`: wherever boundary L is kept, so is its state behind the target's final norm.
     `prompts_sha256` is over the bytes of the prompt file, `tokens_sha256` over what the target was given. `thinking` is
-    None where nobody chose. `libraries` maps names to versions. `notes` say what a reader must know of prompts,
+    None where nobody chose. `engine`, such as "vllm", ran the target with `engine_args`; None: transformers did.
+    `libraries` maps names to versions. `notes` say what a reader must know of prompts,
     tokenizer and target. `answers` are complete once the recording is finished.
     """
 
@@ -74,6 +75,8 @@ class Manifest:
     template_sha256: str | None = None
     devices: tuple[str, ...] = ()
     ranks: int = 1
+    engine: str | None = None
+    engine_args: tuple[str, ...] = ()
     tool_version: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()

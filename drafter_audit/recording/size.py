@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 
 from drafter_audit.errors import AuditError
-from drafter_audit.model.target.model import TargetModel
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.answer import Settings
+from drafter_audit.recording.describe import Described
 
 _OVERHEAD = 8192
 """Bytes of a file beside its values: the header, of up to some 100 tensors, and what a file system rounds up."""
 
 
-def largest(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings) -> int:
+def largest(target: Described, prompts: Sequence[TokenPrompt], settings: Settings) -> int:
     """Bytes of the recording of `prompts` where every answer is as long as it may be."""
     state = target.hidden_size * torch.empty(0, dtype=getattr(torch, target.dtype)).element_size()
     top = min(settings.top, target.vocab_size)
@@ -32,7 +32,7 @@ def largest(target: TargetModel, prompts: Sequence[TokenPrompt], settings: Setti
     return total
 
 
-def check_space(folder: Path, target: TargetModel, prompts: Sequence[TokenPrompt], settings: Settings) -> None:
+def check_space(folder: Path, target: Described, prompts: Sequence[TokenPrompt], settings: Settings) -> None:
     """Raises AuditError where `prompts`, those still to be recorded, may take more room than the disk has free."""
     needed, free = largest(target, prompts, settings), shutil.disk_usage(folder).free
     if needed > free:

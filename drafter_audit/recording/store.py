@@ -18,6 +18,10 @@ from drafter_audit.recording.whole_file import PARTS, write_text
 
 MANIFEST = "manifest.json"
 FIRST = f"{0:05}.safetensors"
+ENGINE = ".engine"
+"""The folder where an engine that answers leaves its files, and its log."""
+
+_OURS = (PARTS, ENGINE)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ def check_folder(folder: Path, **asked: object) -> None:
 
 def _check_empty(folder: Path) -> None:
     """A folder that holds nothing but what a killed run left may be taken."""
-    found = sorted(path.name for path in folder.iterdir() if path.name != PARTS) if folder.is_dir() else [folder.name]
+    found = (
+        sorted(path.name for path in folder.iterdir() if path.name not in _OURS) if folder.is_dir() else [folder.name]
+    )
     if found:
         raise UsageError(f"it holds {found[0]!r} and no recording", str(folder), "name a new or empty folder")
 

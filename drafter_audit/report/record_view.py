@@ -29,6 +29,8 @@ def record_result(recording: Recording) -> dict[str, Any]:
     return {
         "recording": str(recording.folder),
         "target": {"ref": manifest.target, **{name: getattr(manifest, name) for name in target}},
+        "engine": manifest.engine
+        and {"name": manifest.engine, "version": _version(manifest), "args": list(manifest.engine_args)},
         "prompts": {"name": manifest.prompts_name, "sha256": manifest.prompts_sha256, "count": manifest.count},
         **{name: getattr(manifest, name) for name in how},
         "prompt_tokens": sum(answer.prompt_length for answer in answers),
@@ -69,6 +71,8 @@ def record_remarks(recording: Recording) -> Iterator[str]:
 def _rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     answers = manifest.answers
     yield "target", f"{manifest.target} {(manifest.revision or '')[:12]}".strip()
+    if manifest.engine:
+        yield "run by", " ".join((manifest.engine, _version(manifest), *manifest.engine_args))
     yield "dtype", f"{manifest.dtype}, quantization {manifest.quantization or NOTHING}"
     yield "prompts", f"{count(manifest.count)} of {manifest.prompts_name}, sha256 {manifest.prompts_sha256[:12]}"
     yield "asked", _asked(manifest)
@@ -78,8 +82,15 @@ def _rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "loop", count(sum(answer.degenerate for answer in answers))
     yield "boundaries", _boundaries(manifest)
     yield "beyond each answer", f"{manifest.lookahead} tokens"
-    yield "of each token", f"the likeliest {manifest.top} and the logsumexp"
+    thought = "with log-probabilities" if manifest.engine else "and the logsumexp"
+    yield "of each token", f"the likeliest {manifest.top} {thought}"
     yield "size", size(sum(answer.nbytes for answer in answers))
+
+
+def _version(manifest: Manifest) -> str:
+    """The engine's: vLLM's CPU build goes by a name of its own."""
+    libraries = manifest.libraries
+    return next((libraries[name] for name in (str(manifest.engine), f"{manifest.engine}-cpu") if name in libraries), "")
 
 
 def _asked(manifest: Manifest) -> str:
