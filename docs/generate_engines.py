@@ -5,12 +5,15 @@ Run it after a change to an engine: `python docs/generate_engines.py`. tests/tes
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from drafter_audit.engines import ENGINES
 from drafter_audit.engines.base import Engine, Rule
 
 PAGE = Path(__file__).with_name("engines.md")
+FIGURES = Path(__file__).with_name("engines_run.json")
 
 HEAD = """\
 # Engines
@@ -27,7 +30,7 @@ and `ENGINE-UNREAD` says so.
 
 def page() -> str:
     """The text of docs/engines.md."""
-    return "\n".join([HEAD, *map(_section, ENGINES)])
+    return "\n".join([HEAD, *map(_section, ENGINES), _runs()])
 
 
 def _section(engine: Engine) -> str:
@@ -49,6 +52,35 @@ def _cell(text: str) -> str:
     for mark in "|*_<":
         text = text if text.startswith("`") else text.replace(mark, f"\\{mark}")
     return text
+
+
+RUNS = """\
+## Runs of an engine
+
+What `make test-engines ENGINE_FIGURES=docs/engines_run.json` saw of vLLM's CPU build with the reference pair: 16
+prompts, up to 64 new tokens, greedy, float32, on two cores. The reference is the replay of a recording of the same
+prompts under the wiring that the release claims. Speeds are that machine's, with other work on it.
+
+"""
+COLUMNS = (
+    *("run", "steps", "rounds", "accepted", "accept_len", "reference", "difference"),
+    *("cost of the claimed wiring", "verdict", "tokens/s"),
+)
+
+
+def _runs() -> str:
+    kept = json.loads(FIGURES.read_text(encoding="utf-8"))
+    rows = [(name, row) for name in sorted(kept) for row in kept[name]]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *(_run(name, row) for name, row in rows)]
+    return RUNS + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _run(name: str, row: dict[str, Any]) -> list[str]:
+    beside = row["reference"] or {}
+    figures = (row["accept_len"], beside.get("accept_len"), beside.get("difference"), beside.get("claim_cost"))
+    counts = ["" if row[key] is None else f"{row[key]:,}" for key in ("steps", "rounds", "accepted")]
+    told = ["" if value is None else f"{value:.3f}" for value in figures]
+    return [name, *counts, *told, row["verdict"] or "", f"{row['tokens_per_s']:.1f}"]
 
 
 if __name__ == "__main__":

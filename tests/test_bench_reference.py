@@ -153,8 +153,10 @@ def test_a_text_that_parts_without_a_tie_is_shown(tiny_recording, played, tmp_pa
     script = played(DECLARED)
     parted = next(each for each in script if len(each["ids"]) > 20)
     parted["ids"][17] += 1
-    command = [*words(tmp_path, tiny_recording, script), "--format", "table"]
-    assert main(command) == 0
+    command = words(tmp_path, tiny_recording, script)
+    found = beside(capsys, command, 0)["reference"]
+    assert found["partings"] == [{"request": parted["id"], "token": 17}]
+    assert main([*command, "--format", "table"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Beside the reference loop: healthy" in shown
     assert "19 of 20 answers are the recorded ones, token by token; 20 took the very rounds" in shown

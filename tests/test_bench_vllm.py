@@ -16,6 +16,7 @@ import pytest
 
 from drafter_audit.bench.process import free_port, running, wait_until_healthy
 from drafter_audit.cli.main import main
+from tests.engines_run.figures import keep
 from tests.engines_run.marks import REAL_VLLM
 from tests.engines_run.vllm_counters import SETTINGS
 from tests.engines_run.vllm_pair import DRAFTER, ENGINE, KEPT, MAX_NEW_TOKENS, STEPS, TARGET
@@ -116,6 +117,7 @@ def test_launched_as_saved_it_loses_by_the_wiring_that_it_claims(recording, tmp_
     """Its counts are those kept, request by request and by position; the reference so wired counts the very same."""
     launch = ("--launch", "--logs", str(tmp_path), "--steps", str(STEPS), "--engine-args", ARGS)
     result = told(capsys, started("bench", *launch, "--reference", recording), 1)
+    keep("launched, config as saved", result)
     assert per_request(result) == as_kept(REQUESTS)
     assert result["per_position_counts"] == [sum(each["per_position"][i] for each in REQUESTS) for i in range(STEPS)]
     assert result["engine"]["not_verified"] == []
@@ -138,6 +140,7 @@ def test_attached_and_mended_it_equals_the_reference(recording, tmp_path, capsys
     assert main(["lint", str(DRAFTER), "--target", str(TARGET), *lint]) == 0
     with serving(tmp_path / "mended", tmp_path) as url:
         result = told(capsys, attached(tmp_path / "mended", url, recording), 0)
+    keep("attached, config as `lint --write-config` mends it", result)
     found = result["reference"]
     assert per_request(result) == as_kept(MENDED)
     assert (result["verdict"], found["differs"], found["opens_at"]) == ("healthy", [], None)
@@ -152,6 +155,8 @@ def test_a_wrong_id_list_is_found(recording, tmp_path, capsys) -> None:
     with serving(wrong, tmp_path) as url:
         honest = told(capsys, attached(wrong, url, recording), 0)
         swapped = told(capsys, attached(right, url, recording, "--served-drafter", str(wrong)), 1)
+    keep("attached, a wrong id list", honest)
+    keep("attached, the wrong list served in the place of the right one", swapped)
     assert (honest["verdict"], honest["reference"]["requests"]) == ("healthy", ALL_EQUAL)
     opens = swapped["reference"]["opens_at"]
     assert (swapped["verdict"], swapped["reference"]["differs"], opens["position"]) == ("engine", [], 0)
@@ -171,6 +176,7 @@ def test_a_sweep_over_its_servers(recording, tmp_path, capsys) -> None:
     out = ("--out", str(tmp_path / "night"), "--steps", "1-5", "--engine-args", ARGS, "--prompts")
     more = (prompt_file(tmp_path), "--max-new-tokens", str(MAX_NEW_TOKENS))
     result = told(capsys, started("sweep", *out, *more), 0)
+    keep("swept, config as saved", result)
     assert [row["status"] for row in (*result["plain"], *result["rows"])] == ["done"] * 6
     rounds, accepted = (sum(each[name] for each in REQUESTS) for name in ("drafts", "accepted"))
     assert (result["rows"][STEPS - 1]["rounds"], result["rows"][STEPS - 1]["accepted"]) == (rounds, accepted)

@@ -17,7 +17,7 @@ import pytest
 import drafter_audit
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGETS = ["setup", "demo", "test", "test-slow", "test-vllm", "gpu-check", "lint", "bench", "clean", "help"]
+TARGETS = ["setup", "demo", "test", "test-slow", "test-engines", "gpu-check", "lint", "bench", "clean", "help"]
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,7 @@ class Beside:
             "claim_cost_interval": interval_of(self.cost),
             "opens_at": self.opens_at.to_dict() if self.opens_at else None,
             "requests": {"paired": gap.prompts if gap else 0, "same_text": self.same_text, "same": self.same_counts},
+            "partings": [{"request": name, "token": place} for name, place in self.partings],
             "not_compared": self.why_not or None,
             "notes": list(reference.notes) if reference else [],
         }
