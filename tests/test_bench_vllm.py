@@ -180,7 +180,8 @@ def test_a_sweep_over_its_servers(recording, tmp_path, capsys) -> None:
     assert [row["status"] for row in (*result["plain"], *result["rows"])] == ["done"] * 6
     rounds, accepted = (sum(each[name] for each in REQUESTS) for name in ("drafts", "accepted"))
     assert (result["rows"][STEPS - 1]["rounds"], result["rows"][STEPS - 1]["accepted"]) == (rounds, accepted)
-    one_off = with_config(tmp_path / "one-off", eagle_aux_hidden_state_layer_ids=[1, 5, 8])
+    taken = {"eagle_aux_hidden_state_layer_ids": [1, 5, 8], "drafter_audit": {"boundaries": [1, 5, 8]}}
+    one_off = with_config(tmp_path / "one-off", **taken)
     replay = ["sweep", str(one_off), "--target", str(TARGET), "--recording", recording, "--steps", "1-5"]
     known = told(capsys, [*replay, "--format", "json"], 0)
     names = ("steps", "rounds", "accepted")
