@@ -94,6 +94,7 @@ class Variants:
         spec = self.spec
         check_told(wiring, spec.name)
         check_values(wiring)
+        _check_states(spec, wiring)
         loading = _Loading(spec, wiring, self.place, self.target, self.named, self._kept)
         weights = loading.read()
         report = loading.report(weights, self.dtype)
@@ -278,6 +279,16 @@ def _check_map(spec: DrafterSpec, d2t: Tensor | None, rows: int) -> None:
     if d2t is not None and d2t.shape != (rows,):
         what = f"a head of {rows} rows under a vocabulary map of {list(d2t.shape)}"
         raise CannotRunError(what, spec.name, "pass a wiring whose head or vocab_map fits the other")
+
+
+def _check_states(spec: DrafterSpec, wiring: Wiring) -> None:
+    """An engine that takes an id for none of its boundaries, and drops it, leaves fewer states than fc fuses."""
+    slots, _ = _states_shape(spec)
+    if wiring.boundaries is not None and slots and len(wiring.boundaries) != slots:
+        what = (
+            f"{len(wiring.boundaries)} boundaries, {list(wiring.boundaries)}, for a drafter that reads {slots} states"
+        )
+        raise CannotRunError(what, spec.name, f"pass a wiring with {slots}")
 
 
 def _states_shape(spec: DrafterSpec) -> tuple[int, int]:

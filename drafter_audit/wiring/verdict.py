@@ -120,7 +120,7 @@ def _miswired(evidence: Evidence) -> Iterator[str]:
 
 def _mend_wiring(evidence: Evidence) -> Iterator[str]:
     yield from (edit.words for edit in evidence.edits)
-    if any(edit.needed and not edit.set for edit in evidence.edits):
+    if any(edit.needed and (edit.left or not edit.set) for edit in evidence.edits):
         yield from (f"{fault.knob}: {mend_of(fault.knob)}" for fault in evidence.found.faults if fault.costs)
 
 
