@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from drafter_audit.check.measurement import Made, Measurement
 from drafter_audit.check.row import Row
 from drafter_audit.check.run import Run
 from drafter_audit.check.static import compared
+from drafter_audit.check.supervise import put_off
 from drafter_audit.cli.main import main
 from drafter_audit.errors import AuditError
 from drafter_audit.facts import project
@@ -122,6 +124,21 @@ def test_a_baseline_that_was_edited_is_an_error_that_says_so(here: Path, edit: s
     job.baseline.write_text(json.dumps(told))
     with pytest.raises(AuditError, match=words):
         compared_with(job, row, measured())
+
+
+# --- signals
+
+
+def test_a_signal_that_is_put_off_comes_after_all(request: pytest.FixtureRequest) -> None:
+    def ended(_: int, __: object) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGUSR1, ended)
+    request.addfinalizer(lambda: signal.signal(signal.SIGUSR1, before))
+    reached: list[object] = []
+    with pytest.raises(InterruptedError), put_off(signal.SIGUSR1):
+        reached = [os.kill(os.getpid(), signal.SIGUSR1), "its end"]
+    assert reached[1:] == ["its end"]
 
 
 # --- exit codes
