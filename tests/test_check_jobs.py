@@ -15,6 +15,7 @@ import pytest
 from drafter_audit.check.baseline import compared_with, store
 from drafter_audit.check.job import Given, Job, jobs_of
 from drafter_audit.check.measurement import Made, Measurement
+from drafter_audit.check.replay import of_another
 from drafter_audit.check.row import Row
 from drafter_audit.check.run import Run
 from drafter_audit.check.static import compared
@@ -25,6 +26,7 @@ from drafter_audit.facts import project
 from drafter_audit.facts.project import CheckEntry
 from drafter_audit.measure.acceptance import PromptCounts
 from tests.planted import TINY
+from tests.recordings import held
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -92,6 +94,13 @@ def test_as_many_trained_is_not_said_where_the_trainer_is_unknown(here: Path) ->
     assert "How many of them are trainable is not known" in row.reason
 
 
+def test_a_recording_of_another_target_is_told() -> None:
+    manifest = held([], target="org/other").manifest
+    (bundled,), (named,) = jobs_of(None, Given(("tiny",))), jobs_of(None, Given(("tiny",), target="mirror/Other@main"))
+    assert of_another(bundled, manifest) == "recorded of org/other, and its target is tiny-target"
+    assert of_another(named, manifest) == ""
+
+
 # --- a baseline that was edited
 
 
@@ -112,6 +121,11 @@ def measured() -> Measurement:
         ("del t['drafters']['tiny']['replay']['prompts'][0]", "answers to other prompts"),
         ("t['schema_version'] = 2", "no baseline of this release"),
         ("del t['drafters']['tiny']", "no replay baseline of tiny"),
+        ("made['prompts_sha256'] = '1' * 64", "prompts_sha256 000000000000 against 111111111111"),
+        ("made['target'] = 'org/other'", "target tiny-target against org/other"),
+        ("made |= {'temperature': 0.7, 'rule': 'argmax_draft'}", "0.0 against 0.7; rule greedy against argmax_draft"),
+        ("made['tokenizer_sha256'] = '1' * 64", "tokenizer_sha256 none against 111111111111"),
+        ("made['target_dtype'] = 'bfloat16'", "target_dtype none against bfloat16"),
     ],
 )
 def test_a_baseline_that_was_edited_is_an_error_that_says_so(here: Path, edit: str, words: str) -> None:
@@ -120,7 +134,7 @@ def test_a_baseline_that_was_edited_is_an_error_that_says_so(here: Path, edit: s
     store(job.baseline, [("tiny", measured())])
     assert compared_with(job, row, measured()).outcome == "pass"
     told = json.loads(job.baseline.read_text())
-    exec(edit, {"t": told})
+    exec(edit, {"t": told, "made": told["drafters"]["tiny"]["replay"]["made"]})
     job.baseline.write_text(json.dumps(told))
     with pytest.raises(AuditError, match=words):
         compared_with(job, row, measured())
