@@ -79,6 +79,11 @@ def test_a_baseline_that_cannot_be_measured_is_not_passed_over() -> None:
     assert {row.check: row.outcome for row in others} == {"accept_len": "unmeasured", "baseline": "unmeasured"}
 
 
+def test_a_bundled_record_without_files_is_no_damaged_drafter() -> None:
+    (lint,) = rows_of(jobs_of(None, Given(("aq-medai-ling-flash-2.0-eagle3",))))
+    assert (lint.outcome, lint.reason.partition(":")[0]) == ("unmeasured", "its config.json was not seen")
+
+
 def test_as_many_trained_is_not_said_where_the_trainer_is_unknown(here: Path) -> None:
     """Of a tensor that no rule knows, whether it was trained is open in both."""
     from tests.planted import planted
@@ -165,11 +170,12 @@ def test_a_signal_that_is_put_off_comes_after_all(request: pytest.FixtureRequest
         (("--init", "--min-accept-len", "3"), "--min-accept-len goes with a check"),
         (("tiny", "--prompts", "absent.jsonl"), "--prompts says how a target is run, and none is"),
         (("tiny", "--dtype", "bfloat16"), "--dtype says how a target is run"),
+        (("tiny", "--update-baseline", "--baseline", "absent/b.json"), "there is no such folder, absent/b.json"),
         (("tiny", "--time-limit", "inf"), "inf is no finite number"),
         (("tiny", "--max-loss", "nan"), "nan is no finite number"),
     ],
 )
-def test_what_would_be_ignored_is_refused(
+def test_what_would_be_ignored_or_fail_at_the_end_is_refused(
     options: tuple[str, ...], words: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", *options]) == 2

@@ -158,7 +158,12 @@ def _its_own(ref: str) -> tuple[Path | None, CheckEntry]:
 def _check_bars(job: Job) -> None:
     """Raises UsageError for bars that ask for what cannot be."""
     bars = job.bars
-    read_releases(bars.engines or ())
+    try:
+        read_releases(bars.engines or ())
+    except UsageError as error:
+        raise UsageError(error.what, f"{job.where}, engines", error.mend) from None
+    if job.update and not job.baseline.absolute().parent.is_dir():
+        raise UsageError("there is no such folder", str(job.baseline), "make it, or name another file: baseline")
     if (bars.same_architecture or bars.same_parameters) and bars.reference is None:
         raise UsageError("the same as which drafter is not said", job.where, "name it: reference, --reference")
     if bars.reference is not None and not (bars.same_architecture or bars.same_parameters):

@@ -10,6 +10,7 @@ from drafter_audit.audit.finding import SEVERITIES, Finding, Severity
 from drafter_audit.check.job import Job
 from drafter_audit.check.row import Outcome, Row
 from drafter_audit.errors import AuditError, CheckpointError, SourceError
+from drafter_audit.sources.reference import parse_reference
 
 if TYPE_CHECKING:
     from drafter_audit.audit.compare import Comparison
@@ -69,9 +70,11 @@ def _only_files(job: Job) -> Iterator[str]:
 
 
 def _is_its_own(job: Job) -> bool:
-    """Whether the drafter's files cannot be read, be its target's as they may."""
+    """Whether the drafter's files cannot be read, be its target's as they may. A bundled record has none."""
     from drafter_audit.drafter.open import open_drafter
 
+    if parse_reference(job.ref).kind == "bundled":
+        return False
     try:
         open_drafter(job.ref, level="drafter")
     except CheckpointError:
