@@ -17,6 +17,9 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 _OFFLINE = "HF_HUB_OFFLINE"
 
+MOST = 1e9
+"""The largest number that an option takes, as of seconds: the system's clocks hold no more than some 9e9."""
+
 FORMATS = ("table", "json", "markdown", "csv")
 
 
@@ -62,6 +65,13 @@ def gathered(command: Callable[..., object], kind: type, name: str, options: Seq
     for option in reversed(options):
         made = option(made)
     return made
+
+
+def finite(context: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """click's own ranges let NaN and infinity pass."""
+    if value is not None and not abs(value) <= MOST:
+        raise click.BadParameter(f"{value} is no finite number, or too large.", context, param)
+    return value
 
 
 def output_options(command: Command) -> Command:
