@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,16 @@ Command = TypeVar("Command", bound=Callable[..., object])
 _OFFLINE = "HF_HUB_OFFLINE"
 
 FORMATS = ("table", "json", "markdown", "csv")
+
+
+class Finite(click.FloatRange):
+    """A finite number in a range: click's own lets NaN pass, and every comparison with that is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is no finite number.", param, ctx)
+        return number
 
 
 def complete_reference(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -69,12 +69,18 @@ class _Kept:
     )
     ones: set[str] = field(default_factory=set)
     bad: dict[int, int] = field(default_factory=dict)
+    zero: dict[int, bool] = field(default_factory=dict)
     lends: bool | None = None
 
     def non_finite(self, tensor: Tensor) -> int:
         if id(tensor) not in self.bad:
             self.bad[id(tensor)] = non_finite(tensor)
         return self.bad[id(tensor)]
+
+    def all_zero(self, tensor: Tensor) -> bool:
+        if id(tensor) not in self.zero:
+            self.zero[id(tensor)] = not bool(tensor.any())
+        return self.zero[id(tensor)]
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,7 @@ class _Loading:
             notes=tuple(self.notes),
             non_finite=tuple((name, count) for name, count in bad.items() if count),
             all_ones=tuple(self.all_ones),
+            all_zero=tuple(name for name in weights if name.endswith("weight") and self.kept.all_zero(weights[name])),
             stored_dtypes=tuple(sorted({tensor.dtype for tensor in table if tensor.name in self.used})),
         )
 
