@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import drafter_audit
 from drafter_audit.cli.main import main
+from drafter_audit.drafter.wiring import HiddenNorm
 from drafter_audit.wiring.probe import open_probe
 from tests.planted import TINY
 from tests.random_drafters import EAGLE1, LLAMA, MLA, write_random
@@ -56,7 +57,7 @@ def test_an_untrained_drafter_is_called_damaged_whatever_its_layers(tmp_path, ti
 def test_a_knob_that_nothing_tells_is_taken_as_it_does_best_and_that_is_said(tmp_path, tiny_recording):
     """Without aux states and without hidden_norm: engines differ on whether one of ones stands there."""
     probe = open_probe(of_the_pair(tmp_path / "drafter", LLAMA | FUSING | NO_STATES, "eagle3_noaux"), tiny_recording)
-    wirings = {value: replace(probe.declared, hidden_norm=value) for value in ("none", "hidden_norm")}
+    wirings = {value: replace(probe.declared, hidden_norm=value) for value in get_args(HiddenNorm)}
     kl = {value: probe.score(probe.under(wiring), (0, 1)).kl[0] for value, wiring in wirings.items()}
     mean = {value: kls[~np.isnan(kls)].mean() for value, kls in kl.items()}
     assert mean[probe.declared.hidden_norm] == min(mean.values())
