@@ -23,6 +23,16 @@ MOST = 1e9
 FORMATS = ("table", "json", "markdown", "csv")
 
 
+class Finite(click.FloatRange):
+    """A finite number in a range: click's own lets NaN pass, with which every comparison is false, and infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        number: float = super().convert(value, param, ctx)
+        if not abs(number) <= MOST:
+            self.fail(f"{number} is no finite number, or too large.", param, ctx)
+        return number
+
+
 def complete_reference(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Bundled names where some fit what was typed, else files: a shell takes one or the other from one answer."""
     names = complete_bundled(context, param, incomplete) + _of_the_pair(incomplete) if incomplete else []
@@ -65,13 +75,6 @@ def gathered(command: Callable[..., object], kind: type, name: str, options: Seq
     for option in reversed(options):
         made = option(made)
     return made
-
-
-def finite(context: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """click's own ranges let NaN and infinity pass."""
-    if value is not None and not abs(value) <= MOST:
-        raise click.BadParameter(f"{value} is no finite number, or too large.", context, param)
-    return value
 
 
 def output_options(command: Command) -> Command:

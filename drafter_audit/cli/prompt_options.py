@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.options import finite, gathered
+from drafter_audit.cli.options import Finite, gathered
 
 if TYPE_CHECKING:
     from drafter_audit.decode.settings import Settings
@@ -109,10 +109,9 @@ _MAX_NEW_TOKENS = click.option(
 _TEMPERATURE = click.option(
     "--temperature",
     metavar="T",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=0.0,
     show_default=True,
-    callback=finite,
     help="Sample the target's answers at T; at 0 they are its likeliest tokens.",
 )
 _SEED = click.option(
