@@ -37,8 +37,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Run the main job on what the project bundles
 	$(PY) examples/demo.py
 
+# One process a core, with one thread of torch each; a file's tests share what they set up.
 test: $(READY) ## Run the everyday tests
-	$(PY) -m pytest -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile -m "not slow and not gpu"
 
 # pytest exits 5 when no test is marked slow, which is no failure here.
 test-slow: $(READY) ## Run the tests that are too slow for every day

@@ -5,7 +5,7 @@ figure is the truth; or from a population made by formula. A draw is wrong that 
 above (a false alarm), or passes with the truth below it (a miss).
 
     drafter-audit record tiny --target tiny-target -o rec/
-    python -m benchmarks.gate rec/
+    python -m benchmarks.gate rec/ --damaged ./theta  # rope_theta 500000 in its config.json: a baseline and a loss
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drafter_audit.measure.bars import standing
 from drafter_audit.measure.bootstrap import Interval, accept_len_difference, accept_len_interval
 
 STEPS = 3
-DRAWS = 1000
+DRAWS = 500
 PROMPTS = (8, 12, 24, 48)
 ABOVE = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 """The truth less the bar, in tokens a round."""

@@ -15,11 +15,12 @@ from itertools import accumulate
 import numpy as np
 
 from drafter_audit.errors import AuditError
+from drafter_audit.measure.bars import LEAST_PROMPTS
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.recording.manifest import Answer
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.hypotheses import Hypothesis, hypotheses
-from drafter_audit.wiring.judge import LEAST_PROMPTS, Judge
+from drafter_audit.wiring.judge import Judge
 from drafter_audit.wiring.paired import Rows, mean_of
 from drafter_audit.wiring.probe import Attempt, Probe, open_probe
 from drafter_audit.wiring.score import Score

@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     environment = config.stash[_HUB].env
     for key in os.environ.keys() - environment.keys():
         del os.environ[key]
-    os.environ.update(environment)
+    os.environ.update(environment | {"COLUMNS": "120"})  # tables as they are where no terminal tells its width
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

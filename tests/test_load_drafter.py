@@ -62,6 +62,16 @@ def test_missing_tensors_are_named(tmp_path: Path) -> None:
         loaded(ref)
 
 
+def test_a_wiring_reads_as_many_states_as_fc_fuses(tmp_path: Path) -> None:
+    """An engine that drops an id which is no boundary of its target leaves two of three."""
+    target, _ = write_target(tmp_path / "target")
+    ref, _ = write_random(tmp_path / "drafter")
+    declared = declared_wiring(open_drafter(ref))
+    assert declared is not None
+    with pytest.raises(CannotRunError, match=r"2 boundaries, \[5, 8\], for a drafter that reads 3 states"):
+        load_drafter(ref, target=target, wiring=replace(declared, boundaries=(5, 8)))
+
+
 def test_a_wiring_may_need_what_the_file_lacks(tmp_path: Path) -> None:
     ref, _ = write_random(tmp_path)
     with pytest.raises(CheckpointError, match=r"input_norm.weight, fc_norm.0.weight"):

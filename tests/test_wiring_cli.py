@@ -132,11 +132,31 @@ def no_map(config, weights):
     weights["d2t"] = torch.zeros_like(weights["d2t"])
 
 
-@pytest.mark.parametrize("damage", [slow(permuted), some_exchanged, slow(at_random), no_map], ids=named)
-def test_a_damaged_file_is_called_damaged(wiring, tmp_path, damage):
+def no_fc(config, weights):
+    weights["fc.weight"] = torch.zeros_like(weights["fc.weight"])
+
+
+def not_a_number(config, weights):
+    weights["fc.weight"][0, 0] = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        slow(permuted, "the stored lm_head"),
+        (some_exchanged, "lm_head"),
+        slow(at_random, "the stored lm_head"),
+        (no_map, "D2T-ZERO"),
+        slow(no_fc, "fc.weight is nothing but zeros"),
+        slow(not_a_number, "fc.weight: values that are NaN or infinite, 1 of them"),
+    ],
+    ids=named,
+)
+def test_a_damaged_file_is_called_damaged(wiring, tmp_path, damage, words):
     code, told = wiring(planted(tmp_path, "damage", also={"damage": damage}))
     assert (code, told["verdict"]) == (1, "damaged")
-    assert told["reasons"]
+    assert any(words in reason for reason in told["reasons"])
+    assert not any("vocab_map" in warning for warning in told["warnings"])
 
 
 def test_a_drafter_below_what_was_asked_is_undertrained_where_nothing_helps(wiring):
@@ -167,6 +187,21 @@ def test_an_engine_below_the_reference_loop_is_at_fault(wiring, engine, reached,
     assert told["engines"][0]["below"] is (verdict == "engine")
 
 
+def test_an_engine_that_wires_a_whole_drafter_otherwise_is_at_fault(wiring, tmp_path):
+    """Ids that name boundaries, as the usual defaults do: SGLang takes them for outputs of layers."""
+    drafter = planted(tmp_path, "boundary ids", also={"boundary ids": boundary_ids})
+    assert wiring(drafter)[1]["verdict"] == "healthy"
+    code, told = wiring(drafter, "--engine", "sglang")
+    assert (code, told["verdict"]) == (1, "engine")
+    assert "sglang@0.5.23 wires boundaries otherwise than trained" in told["reasons"][0]
+    (edit,) = told["fix"]
+    assert wiring(edited(tmp_path, edit["set"]), "--engine", "sglang")[1]["verdict"] == "healthy"
+
+
+def boundary_ids(config, weights):
+    config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = [2, 6, 9]
+
+
 def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join([TURNS, *Path(prompts).read_text().splitlines(keepends=True)[:16]]))
@@ -191,6 +226,9 @@ def test_live_says_the_same_as_the_recording(prompts, capsys, tmp_path):
         (("--train-acc", "0.78,0.70"), 2, "give --steps 2, or 3 accuracies"),
         (("--confirm-live",), 2, "--confirm-live"),
         (("--steps", "99"), 2, "99 steps"),
+        (("--min-gain", "nan"), 2, "no finite number"),
+        (("--min-accept-len", "nan"), 2, "no finite number"),
+        (("--min-accept-len", "inf"), 2, "no finite number"),
         (("--engine", "sglnag"), 2, "did you mean sglang"),
     ],
 )
@@ -199,6 +237,24 @@ def test_bad_input_is_one_line(recording, capsys, options, code, words):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert words in shown.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ([1, 5], "2 layer ids are declared, and fc reads 3 states"),
+        ([1, 5, 99], "layer ids [1, 5, 99] of a target of 12"),
+    ],
+)
+def test_layer_ids_that_cannot_be_are_one_line(recording, capsys, tmp_path, ids, words):
+    def planting(config, weights):
+        config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = ids
+
+    drafter = planted(tmp_path, "ids", also={"ids": planting})
+    assert main(["wiring", drafter, "--recording", recording]) == 3
+    shown = capsys.readouterr()
+    assert (shown.out, len(shown.err.splitlines())) == ("", 1)
+    assert words in shown.err
 
 
 def test_too_few_prompts_decide_nothing(prompts, capsys, tmp_path):

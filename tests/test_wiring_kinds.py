@@ -6,13 +6,17 @@ The drafters have random weights, so all that can be said of them is that they d
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 import drafter_audit
 from drafter_audit.cli.main import main
+from drafter_audit.drafter.wiring import HiddenNorm
+from drafter_audit.wiring.probe import open_probe
 from tests.planted import TINY
 from tests.random_drafters import EAGLE1, LLAMA, MLA, write_random
 
@@ -50,14 +54,15 @@ def test_an_untrained_drafter_is_called_damaged_whatever_its_layers(tmp_path, ti
     assert len(told["hypotheses"]) > 20
 
 
-def test_a_drafter_that_leaves_a_knob_open_is_refused_in_one_line(tmp_path, tiny_recording, capsys):
+def test_a_knob_that_nothing_tells_is_taken_as_it_does_best_and_that_is_said(tmp_path, tiny_recording):
     """Without aux states and without hidden_norm: engines differ on whether one of ones stands there."""
-    drafter = of_the_pair(tmp_path / "drafter", LLAMA | FUSING | NO_STATES, "eagle3_noaux")
-    assert main(["wiring", drafter, "--recording", str(tiny_recording.folder)]) == 3
-    told = capsys.readouterr()
-    (line,) = told.err.splitlines()
-    assert told.out == ""
-    assert "nothing tells hidden_norm" in line
+    probe = open_probe(of_the_pair(tmp_path / "drafter", LLAMA | FUSING | NO_STATES, "eagle3_noaux"), tiny_recording)
+    wirings = {value: replace(probe.declared, hidden_norm=value) for value in get_args(HiddenNorm)}
+    kl = {value: probe.score(probe.under(wiring), (0, 1)).kl[0] for value, wiring in wirings.items()}
+    mean = {value: kls[~np.isnan(kls)].mean() for value, kls in kl.items()}
+    assert mean[probe.declared.hidden_norm] == min(mean.values())
+    assert probe.assumed.startswith("nothing tells hidden_norm")
+    assert probe.assumed.endswith(f"taken for declared: hidden_norm {probe.declared.hidden_norm}")
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from drafter_audit.engines import engine_of, newest_releases
 from drafter_audit.engines.base import merged
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.recording.recording import Recording
-from drafter_audit.wiring.claims import told as filled_in
+from drafter_audit.wiring.hypotheses import told as filled_in
 from tests.exporters import DIALECTS, export
 from tests.planted import TARGET, TINY, planted
 

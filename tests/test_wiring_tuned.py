@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,5 +31,14 @@ def test_training_beside_the_token_that_is_to_be_drafted_is_found(tmp_path, tiny
     wiring = replace(declared_wiring(open_drafter(str(TINY))), token_shift=2)
     trained = tuned(tmp_path / "tuned", open_recording(folder), wiring, steps=60)
     drafter.mkdir()
-    found = search(open_probe(planted(drafter, of=trained), tiny_recording))
+    wrong = planted(drafter, of=trained)
+    found = search(open_probe(wrong, tiny_recording))
     assert [(fault.knob, fault.declared, fault.trained) for fault in found.faults] == [("token_shift", 1, 2)]
+    options = ("--target", "tiny-target", "--prompts", str(prompts), "--max-new-tokens", "48", "--confirm-live")
+    file = tmp_path / "told.json"
+    assert main(["wiring", wrong, *options, "--format", "json", "-o", str(file)]) == 1
+    told = json.loads(file.read_text())
+    declared, best = told["live"]
+    assert (told["verdict"], best["accept_len"]) == ("miswired", None)
+    assert best["not_run"] == "token_shift 2 cannot be run step by step"
+    assert declared["accept_len"] >= 1

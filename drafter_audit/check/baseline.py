@@ -77,15 +77,16 @@ def store(file: Path, new: Sequence[tuple[str, Measurement]]) -> None:
 
 
 def _stored(file: Path, drafter: str, mode: str) -> tuple[Measurement, bool]:
-    entry = _read(file)["drafters"].get(drafter, {}).get(mode)
-    if entry is None:
+    stored = _read(file)["drafters"].get(drafter, {})
+    if mode not in stored:
         raise AuditError(f"no {mode} baseline of {drafter}", str(file), "store it with --update-baseline")
     try:
+        entry = stored[mode]
         measured = Measurement.from_dict(entry)
-        told, forced = measured.acceptance.accept_len, bool(entry["forced"])
+        told, claimed, forced = measured.acceptance.accept_len, entry["accept_len"], entry["forced"] is True
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise AuditError(f"damaged: {type(error).__name__} {error}", str(file), _MEND) from error
-    if told != entry.get("accept_len"):
+    if told != claimed:
         raise AuditError("damaged: accept_len is not that of its counts", str(file), _MEND)
     return measured, forced
 
@@ -97,6 +98,9 @@ def _read(file: Path) -> dict[str, Any]:
         raise AuditError("no baseline is stored", str(file), "store one with --update-baseline") from None
     except (OSError, ValueError, RecursionError) as error:
         raise AuditError(f"cannot be read: {error}", str(file), _MEND) from error
-    if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION or "drafters" not in raw:
+    if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
         raise AuditError("no baseline of this release", str(file), _MEND)
+    drafters = raw.get("drafters")
+    if not isinstance(drafters, dict) or not all(isinstance(each, dict) for each in drafters.values()):
+        raise AuditError("damaged: no table of drafters", str(file), _MEND)
     return raw

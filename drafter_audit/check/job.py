@@ -9,7 +9,7 @@ from typing import Final
 
 from drafter_audit.check.row import Row, Stage
 from drafter_audit.engines import read_releases
-from drafter_audit.errors import UsageError
+from drafter_audit.errors import NotFoundError, UsageError
 from drafter_audit.facts import project
 from drafter_audit.facts.project import NO_BARS, CheckEntry, DrafterEntry, ProjectFile
 from drafter_audit.facts.project_schema import FailOn
@@ -81,9 +81,8 @@ class Job:
 
     @property
     def _measures(self) -> bool:
-        return any(
-            bar is not None for bar in (self.bars.min_accept_len, self.bars.min_per_position, self.bars.max_loss)
-        )
+        bars = (self.bars.min_accept_len, self.bars.min_per_position, self.bars.max_loss)
+        return self.update or any(bar is not None for bar in bars)
 
     def _figures(self, stage: Stage, prefix: str) -> Iterator[Row]:
         bars = self.bars
@@ -134,19 +133,37 @@ def _named(file: ProjectFile | None, drafters: Sequence[str]) -> list[tuple[str,
 
 def _job(name: str, entry: DrafterEntry | None, given: Given, top: CheckEntry, here: Path) -> Job:
     ref = entry.reference if entry is not None and entry.reference is not None else name
-    parse_reference(ref)
-    bars = given.bars.over(entry.check.over(top) if entry is not None else top)
+    own_recording, own_bars = _its_own(ref)
+    bars = given.bars.over(entry.check.over(top) if entry is not None else top).over(own_bars)
     target = given.target or (entry.target if entry is not None else None)
-    recording = given.recording or (entry.recording if entry is not None else None)
+    recording = given.recording or (entry.recording if entry is not None else None) or own_recording
     where = entry.source if entry is not None else name
     baseline = here / BASELINE if bars.baseline is None else Path(bars.baseline)
     return Job(name, ref, target, recording, bars, where, baseline, given.update, given.force)
 
 
+def _its_own(ref: str) -> tuple[Path | None, CheckEntry]:
+    """The recording and the bars of the file inside the drafter's folder: they hold where no other says anything."""
+    try:
+        source = parse_reference(ref)
+    except NotFoundError:  # leaves this drafter's rows unmeasured, and hides no other's
+        return None, NO_BARS
+    folder = Path(source.name)
+    file = project.inside(folder) if source.kind == "local" else None
+    entry = project.beside(folder) if file is not None else None
+    top = file.check if file is not None else NO_BARS
+    return (None, top) if entry is None else (entry.recording, entry.check.over(top))
+
+
 def _check_bars(job: Job) -> None:
     """Raises UsageError for bars that ask for what cannot be."""
     bars = job.bars
-    read_releases(bars.engines or ())
+    try:
+        read_releases(bars.engines or ())
+    except UsageError as error:
+        raise UsageError(error.what, f"{job.where}, engines", error.mend) from None
+    if job.update and not job.baseline.absolute().parent.is_dir():
+        raise UsageError("there is no such folder", str(job.baseline), "make it, or name another file: baseline")
     if (bars.same_architecture or bars.same_parameters) and bars.reference is None:
         raise UsageError("the same as which drafter is not said", job.where, "name it: reference, --reference")
     if bars.reference is not None and not (bars.same_architecture or bars.same_parameters):

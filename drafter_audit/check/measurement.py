@@ -65,7 +65,7 @@ class Measurement:
     def from_dict(cls, told: Mapping[str, Any]) -> Measurement:
         """The inverse of `to_dict`. Raises KeyError, TypeError or ValueError for what is none."""
         prompts = tuple(PromptCounts(**{**each, "histogram": tuple(each["histogram"])}) for each in told["prompts"])
-        return cls(Made(**told["made"]), prompts, told["drafter"], told["versions"])
+        return cls(Made(**told["made"]), prompts, dict(told["drafter"]), dict(told["versions"]))
 
 
 def of_recording(result: DecodeResult, manifest: Manifest) -> Measurement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drafter_audit.check.job import Job
+from drafter_audit.drafter.open import open_drafter
 from drafter_audit.errors import AuditError, SourceError
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ def replayed(job: Job) -> tuple[DecodeResult, Manifest]:
     check_fits(plan.spec, plan.wiring, recording.manifest, job.steps)
     run = replay(plan.load(replay_dtype(recording.manifest)), recording, job.steps)
     return replay_result(run), recording.manifest
+
+
+def of_another(job: Job, manifest: Manifest) -> str:
+    """Says so where the recorded target goes by another name than the drafter's, "" where not: a mirror or a folder may
+    be the same, and a fine-tune of the same shape would make a good drafter look bad."""
+    named = job.target or open_drafter(job.ref, level="drafter").target.ref
+    if named is None or _last(named) == _last(manifest.target):
+        return ""
+    return f"recorded of {manifest.target}, and its target is {named}"
+
+
+def _last(ref: str) -> str:
+    """What mirrors and folders of a repository have in common."""
+    return ref.rstrip("/").rpartition("/")[2].partition("@")[0].lower()
 
 
 def recording_of(job: Job) -> Recording:

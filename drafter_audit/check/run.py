@@ -103,11 +103,13 @@ def _replay(job: Job) -> Iterator[Told]:
 
 
 def _replayed(job: Job, rows: Sequence[Row]) -> Iterator[Told]:
-    from drafter_audit.check.replay import replayed
+    from drafter_audit.check.replay import of_another, replayed
 
     if rows:
         result, manifest = replayed(job)
-        yield from _figures(job, rows, result, of_recording(result, manifest))
+        doubt = of_another(job, manifest)
+        for told in _figures(job, rows, result, of_recording(result, manifest)):
+            yield replace(told, reason=f"{told.reason}; {doubt}") if isinstance(told, Row) and doubt else told
 
 
 def _wired(job: Job, rows: Sequence[Row]) -> Iterator[Told]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from drafter_audit.audit.finding import SEVERITIES, Finding, Severity
 from drafter_audit.check.job import Job
-from drafter_audit.check.row import Row
+from drafter_audit.check.row import Outcome, Row
 from drafter_audit.errors import AuditError, CheckpointError, SourceError
+from drafter_audit.sources.reference import parse_reference
 
 if TYPE_CHECKING:
     from drafter_audit.audit.compare import Comparison
@@ -38,7 +39,7 @@ def linted(job: Job, row: Row) -> Row:
     }
     observed = ", ".join(f"{number} {severity}" for severity, number in counts.items())
     reason = _told(grave) if grave else f"no finding of severity {row.bound} or graver"
-    reason = "; ".join((reason, *note))
+    reason = "; ".join((reason, *note, *_only_files(job)))
     return replace(row, outcome="fail" if grave else "pass", observed=observed, reason=reason, details=details)
 
 
@@ -62,10 +63,18 @@ def _lint(job: Job) -> tuple[Lint, tuple[str, ...]]:
         return lint(job.ref, engines=engines), (f"not held to its target's rows: {error}",)
 
 
+def _only_files(job: Job) -> Iterator[str]:
+    """A pass must not be taken for one that ran the drafter."""
+    if not (job.of("replay") or job.of("live")):
+        yield "its files alone were checked: no recording is named, and live is not asked for"
+
+
 def _is_its_own(job: Job) -> bool:
-    """Whether the drafter's files cannot be read, be its target's as they may."""
+    """Whether the drafter's files cannot be read, be its target's as they may. A bundled record has none."""
     from drafter_audit.drafter.open import open_drafter
 
+    if parse_reference(job.ref).kind == "bundled":
+        return False
     try:
         open_drafter(job.ref, level="drafter")
     except CheckpointError:
@@ -106,10 +115,8 @@ def _parameters(row: Row, found: Comparison) -> Row:
     theirs, ours = (spec.parameters for spec in found.drafters)
     if told is None:
         raise AuditError("nothing was counted", row.drafter, "name checkpoints that have weights")
-    open_roles = bool(theirs.unknown or ours.unknown)
-    same = told.numbers["stored"] == 0 and (open_roles or told.numbers["trainable"] == 0)
+    outcome: Outcome = "pass" if told.numbers["stored"] == 0 == told.numbers["trainable"] else "fail"
+    if told.numbers["stored"] == 0 and (theirs.unknown or ours.unknown):
+        outcome = "unmeasured"
     details = {"reference": theirs.to_dict(), "drafter": ours.to_dict()}
-    return replace(
-        row, outcome="pass" if same else "fail", observed=ours.stored, bound=theirs.stored, reason=told.text,
-        details=details,
-    )  # fmt: skip
+    return replace(row, outcome=outcome, observed=ours.stored, bound=theirs.stored, reason=told.text, details=details)

@@ -33,18 +33,18 @@ def supervised(command: Sequence[str], limit_s: float, hear: Callable[[bytes], N
     reading, writing = os.pipe()
     program = [sys.executable, "-m", "drafter_audit", *command]
     environment = {**os.environ, CHANNEL: str(writing)}
+    process = None
     try:
         with _sigterm_raises():
-            process = subprocess.Popen(
-                program, env=environment, pass_fds=(writing,), stdin=subprocess.PIPE, stdout=2, start_new_session=True
-            )
-            try:
-                os.close(writing)
-                for line in _lines(reading, time.monotonic() + limit_s):
-                    hear(line)
-                return _ended(process.wait(_GRACE_S))
-            finally:
-                _end(process)
+            with put_off(signal.SIGTERM, signal.SIGINT):  # a process that has no name yet could not be ended
+                process = subprocess.Popen(
+                    program, env=environment, pass_fds=(writing,), stdin=subprocess.PIPE, stdout=2,
+                    start_new_session=True,
+                )  # fmt: skip
+            os.close(writing)
+            for line in _lines(reading, time.monotonic() + limit_s):
+                hear(line)
+            return _ended(process.wait(_GRACE_S))
     except TimeoutError:
         return f"the time limit of {limit_s:g} s was over"
     except subprocess.TimeoutExpired:
@@ -53,6 +53,8 @@ def supervised(command: Sequence[str], limit_s: float, hear: Callable[[bytes], N
         return "the check was ended from outside (SIGTERM)"
     finally:
         os.close(reading)
+        if process is not None:
+            _end(process)
 
 
 def _lines(reading: int, until: float) -> Iterator[bytes]:
@@ -89,14 +91,30 @@ def _sigterm_raises() -> Iterator[None]:
     def ended(_: int, __: FrameType | None) -> None:
         raise _EndedFromOutsideError
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(ended, signal.SIGTERM):
         yield
-        return
-    before = signal.signal(signal.SIGTERM, ended)
+
+
+@contextmanager
+def put_off(*signals: signal.Signals) -> Iterator[None]:
+    """What comes of these signals takes effect at the end of the block."""
+    came: list[int] = []
+    with _handled(lambda number, _: came.append(number), *signals):
+        yield
+    for number in came:
+        signal.raise_signal(number)
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    """Python lets the main thread alone say what a signal does."""
+    here = threading.current_thread() is threading.main_thread()
+    before = {each: signal.signal(each, handler) for each in signals if here}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, old in before.items():
+            signal.signal(each, old)
 
 
 def channel() -> int | None:

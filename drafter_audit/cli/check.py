@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from drafter_audit.cli.check_options import bar_options
 from drafter_audit.cli.ci_options import CiOptions, ci_options
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
+from drafter_audit.cli.recording_options import OF_A_RUN, given, spelled
 from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.errors import UsageError
 from drafter_audit.facts.project import CheckEntry
 from drafter_audit.ranks import Rank
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from drafter_audit.check.row import Result
     from drafter_audit.cli.checked_live import Answering
     from drafter_audit.facts.project import ProjectFile
+
+_OF_A_TARGET = (*OF_A_RUN, "dtype")
 
 
 @click.command()
@@ -74,19 +77,21 @@ def check(
     from drafter_audit.cli.checked_live import Answering
 
     if init:
-        _init(config)
+        _init(context, config)
         return
-    told = {"prompts": answers.prompts, "max_new_tokens": answers.max_new_tokens}
-    bars = replace(bars, **_given(context, told))
-    given = Given(drafters, target.ref, recording, bars, update_baseline, force)
+    told: dict[str, Any] = {name: getattr(answers, name) for name in given(context, ("prompts", "max_new_tokens"))}
+    bars = replace(bars, **told)
+    asked = Given(drafters, target.ref, recording, bars, update_baseline, force)
     answering = Answering(target, answers)
     descriptor = channel()
     if descriptor is not None:
-        _measure(jobs_of(_file(config), given), answering, descriptor)
+        _measure(jobs_of(_file(config), asked), answering, descriptor)
         return
     with ci.telling(config) as tell:
         file = _file(config)
-        jobs = jobs_of(file, given)
+        jobs = jobs_of(file, asked)
+        if not any(job.live for job in jobs):
+            _refuse(context, _OF_A_TARGET, "says how a target is run, and none is", "leave it out, or add --live")
         if Rank.here().first or any(job.live for job in jobs):
             result = _watched(jobs, context.obj, None if file is None else str(file.path))
             if Rank.here().first:
@@ -95,28 +100,31 @@ def check(
                 context.exit(result.exit_code)
 
 
-def _init(config: Path | None) -> None:
+def _init(context: click.Context, config: Path | None) -> None:
+    """Raises UsageError for what would be ignored."""
     from drafter_audit.check.init import write_project_file
     from drafter_audit.facts.project import FILE_NAME
     from drafter_audit.report.sink import tell
 
+    _refuse(context, _of_a_check(context), "goes with a check, and --init makes none", "leave it out, or --init")
     for remark in write_project_file(config or Path(FILE_NAME)):
         tell(remark)
+
+
+def _of_a_check(context: click.Context) -> Iterator[str]:
+    return (str(each.name) for each in context.command.params if each.name not in ("init", "config", "offline"))
+
+
+def _refuse(context: click.Context, names: Iterable[str], why: str, mend: str) -> None:
+    """Raises UsageError for the first of these options that the command line gives: it would be ignored."""
+    for name in given(context, tuple(names)):
+        raise UsageError(f"{spelled(context, name)} {why}", context.command_path, mend)
 
 
 def _file(config: Path | None) -> ProjectFile | None:
     from drafter_audit.facts import project
 
     return project.in_folder(project.working_folder()) if config is None else project.at(config)
-
-
-def _given(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """Those of `options` that the command line has."""
-    return {
-        name: value
-        for name, value in options.items()
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    }
 
 
 def _measure(jobs: Sequence[Job], answering: Answering, descriptor: int) -> None:

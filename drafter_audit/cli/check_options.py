@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from drafter_audit.cli.options import complete_reference, named_engines
+from drafter_audit.cli.options import Finite, complete_reference, named_engines
 from drafter_audit.facts.project import CheckEntry
 
 
@@ -79,7 +79,7 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     click.option(
         "--min-accept-len",
         metavar="X",
-        type=click.FloatRange(min=1),
+        type=Finite(min=1),
         help="The least accept_len.  [default: 1.2, where one is measured]",
     ),
     click.option(
@@ -97,7 +97,7 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     click.option(
         "--max-loss",
         metavar="X",
-        type=click.FloatRange(min=0),
+        type=Finite(min=0),
         help="The most accept_len that may be lost against the baseline.",
     ),
     click.option("--steps", metavar="N", type=click.IntRange(min=1), help="Tokens that a round drafts.  [default: 3]"),
@@ -105,7 +105,7 @@ _OPTIONS: tuple[Callable[[Callable[..., object]], Callable[..., object]], ...] =
     click.option(
         "--time-limit",
         metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         help="End every process after that long; what was not measured by then is so reported.  [default: 3600]",
     ),
 )

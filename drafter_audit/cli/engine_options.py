@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.options import gathered
+from drafter_audit.cli.options import Finite, gathered
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ STARTED_BY = (
 _START_TIMEOUT = click.option(
     "--start-timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=3600.0,
     show_default=True,
     help="How long a server may take to load.",

@@ -119,10 +119,18 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+def _alone() -> int:
+    try:
+        return main()
+    except Exception:  # a fault of the program's own, with its traceback: Python's own 1 would say that a check failed
+        sys.excepthook(*sys.exc_info())
+        return EXIT_NOT_MEASURED
+
+
 def run() -> None:
     """The console script, as one process or as each of torchrun's."""
     if Rank.here().size == 1:
-        sys.exit(main())
+        sys.exit(_alone())
     try:
         with _memory_told():
             from drafter_audit.model.target.ranks import run_ranks

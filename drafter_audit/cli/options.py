@@ -17,7 +17,20 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 _OFFLINE = "HF_HUB_OFFLINE"
 
+MOST = 1e9
+"""The largest number that an option takes, as of seconds: the system's clocks hold no more than some 9e9."""
+
 FORMATS = ("table", "json", "markdown", "csv")
+
+
+class Finite(click.FloatRange):
+    """A finite number in a range: click's own lets NaN pass, with which every comparison is false, and infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        number: float = super().convert(value, param, ctx)
+        if not abs(number) <= MOST:
+            self.fail(f"{number} is no finite number, or too large.", param, ctx)
+        return number
 
 
 def complete_reference(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

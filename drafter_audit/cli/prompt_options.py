@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.options import gathered
+from drafter_audit.cli.options import Finite, gathered
 
 if TYPE_CHECKING:
     from drafter_audit.decode.settings import Settings
@@ -85,13 +84,6 @@ def asked_of(
     return Asked(sizes, prompts, tokenizer, given)
 
 
-def _finite(context: click.Context, param: click.Parameter, value: float) -> float:
-    """Click's own range lets NaN and infinity pass."""
-    if not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no number to divide by.", context, param)
-    return value
-
-
 _PROMPTS = click.option(
     "--prompts",
     metavar="FILE",
@@ -117,10 +109,9 @@ _MAX_NEW_TOKENS = click.option(
 _TEMPERATURE = click.option(
     "--temperature",
     metavar="T",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     default=0.0,
     show_default=True,
-    callback=_finite,
     help="Sample the target's answers at T; at 0 they are its likeliest tokens.",
 )
 _SEED = click.option(

@@ -81,7 +81,7 @@ def _boundaries(context: click.Context, param: click.Parameter, text: str | None
         raise click.BadParameter(f"{text!r} is no list of boundaries: write 2,6,9", context, param) from error
 
 
-_OF_A_RUN = (
+OF_A_RUN = (
     *("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed", "what_if"),
     *("device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
 )
@@ -90,7 +90,7 @@ _OF_DUMPS = ("boundaries", "match")
 
 def only_with_a_target(context: click.Context) -> None:
     """Raises UsageError for an option that a recording leaves nothing to decide for: it would be ignored."""
-    for name in given(context, _OF_A_RUN):
+    for name in given(context, OF_A_RUN):
         what = f"{spelled(context, name)} says how a target is run, and with --recording none is"
         why = ", which measures what a cycle takes" if name == "what_if" else ""
         raise UsageError(what, context.command_path, f"leave it out, or give --target without --recording{why}")
@@ -109,8 +109,9 @@ def given(context: click.Context, names: Sequence[str]) -> Iterator[str]:
 
 
 def spelled(context: click.Context, name: str) -> str:
-    """An option as users write it."""
-    return next(p for p in context.command.params if p.name == name).opts[0]
+    """An option, or an argument, as users read it."""
+    parameter = next(p for p in context.command.params if p.name == name)
+    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.make_metavar(context).strip("[].")
 
 
 def opened(

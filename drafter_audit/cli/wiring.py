@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drafter_audit.cli.options import complete_reference, offline_option, output_options
+from drafter_audit.cli.options import Finite, complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.ranks import Rank
@@ -54,7 +54,7 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option(
     "--min-gain",
     metavar="X",
-    type=click.FloatRange(min=0, max=1),
+    type=Finite(min=0, max=1),
     default=0.03,
     show_default=True,
     help="The least confirmed gain in KL that is blamed on a knob, as a share of the KL before it.",
@@ -62,7 +62,7 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option(
     "--min-accept-len",
     metavar="X",
-    type=click.FloatRange(min=1),
+    type=Finite(min=1),
     help="The accept_len below which a drafter that no wiring helps is called undertrained.",
 )
 @click.option(
@@ -82,7 +82,7 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
 @click.option(
     "--engine-accept-len",
     metavar="X",
-    type=click.FloatRange(min=1),
+    type=Finite(min=1),
     help="What the one --engine reached on such prompts: where the reference loop does better, so wired, the engine is "
     "at fault.",
 )
@@ -205,12 +205,14 @@ def _checked(drafter: str, folder: Path, target: TargetOptions, steps: int, aske
     from drafter_audit.cli.progress import watch_steps
     from drafter_audit.recording.open import open_recording
     from drafter_audit.wiring.check import Files, checked, probe_here
+    from drafter_audit.wiring.probe import lent_by
 
-    found = lint(
-        drafter, target=target.ref, engines=[f"{each.engine}@{each.version}" for each in asked.releases if asked.named]
-    )
+    recording = open_recording(folder)
+    lends = lent_by(recording, target.ref)
+    engines = [f"{each.engine}@{each.version}" for each in asked.releases if asked.named]
+    found = lint(drafter, target=lends, engines=engines)
     with watch_steps("Trying wirings") as watch:
-        probe = probe_here(drafter, open_recording(folder), steps, target=target.ref, dtype=target.dtype, watch=watch)
+        probe = probe_here(drafter, recording, steps, target=target.ref, dtype=target.dtype, watch=watch)
         files = Files(tuple(proven(found.findings)), tuple(suspected(found.findings)))
         return found, checked(probe, files, asked)
 
@@ -223,6 +225,7 @@ def _live(
     from drafter_audit.decode.live import decode_live
     from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.settings import Settings
+    from drafter_audit.errors import CannotRunError
     from drafter_audit.measure.acceptance import Acceptance
     from drafter_audit.measure.bootstrap import accept_len_interval
     from drafter_audit.wiring.evidence import Live
@@ -233,6 +236,11 @@ def _live(
     settings = Settings(steps, answers.max_new_tokens, answers.temperature, answers.seed, plain=False)
     for name, wired in wirings.items():
         loaded = replace(plan, wiring=wired).load(target.dtype or replay_dtype(made.target))
+        try:
+            loaded.start()  # here every rank refuses alike; later rank 0 would alone, and the others wait for it
+        except CannotRunError as error:
+            yield Live(name, why_not=error.what)
+            continue
         run = decode_live(loaded, made.target, made.given, settings)
         acceptance = Acceptance.pooled(run.counts, steps=steps)
         yield Live(name, acceptance.accept_len, accept_len_interval(acceptance), acceptance.rounds)

@@ -44,9 +44,9 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
     if not 1 <= steps <= manifest.lookahead:
         mend = f"ask for 1 to {manifest.lookahead} steps, or record again with a longer --lookahead"
         raise UsageError(f"{steps} steps on a recording that looks {manifest.lookahead} tokens ahead", spec.name, mend)
-    if wiring.boundaries is None:
-        raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
-    if wiring.last_state == "post_norm" and manifest.num_layers in wiring.boundaries and not manifest.last_normed:
+    _check_slots(spec, wiring, manifest)
+    read = wiring.boundaries or ()
+    if wiring.last_state == "post_norm" and manifest.num_layers in read and not manifest.last_normed:
         what = "it reads the last state behind the target's final norm, and this recording holds it before that alone"
         raise CannotRunError(what, spec.name, "record it with transformers, or decode with --target")
     apart = "; ".join(_apart(spec, wiring, manifest))
@@ -57,6 +57,19 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
         )
     for kept in {manifest.boundaries, *(answer.boundaries for answer in manifest.answers)} - {()}:
         _check_recorded(wiring, kept, spec.name, manifest)
+
+
+def _check_slots(spec: DrafterSpec, wiring: Wiring, manifest: Manifest) -> None:
+    """Raises CannotRunError where no boundaries are known, or not as many as fc reads."""
+    declared, slots = spec.aux_layers.declared, spec.architecture.num_aux_hidden_states
+    if wiring.boundaries is None and declared:
+        what = f"layer ids {list(declared)} of a target of {manifest.num_layers} layers"
+        raise CannotRunError(what, spec.name, "correct them in config.json, or record the drafter's own target")
+    if wiring.boundaries is None:
+        raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
+    if spec.kind.traits.fuses and slots and len(wiring.boundaries) != slots:
+        what = f"{len(wiring.boundaries)} layer ids are declared, and fc reads {slots} states"
+        raise CannotRunError(what, spec.name, f"name {slots} in config.json")
 
 
 def check_verified(manifest: Manifest, shape: Shape) -> None:

@@ -113,14 +113,17 @@ def beside(folder: Path) -> DrafterEntry | None:
 
     Raises ProjectFileError where the file does not follow its schema.
     """
-    path = folder / FILE_NAME
-    if not path.is_file():
-        return None
-    project = _project(path, _read(path), may_omit_path=True)
-    own = [entry for entry in project.drafters if entry.path is None or entry.is_at(folder)]
-    if len(own) > 1:
-        raise ProjectFileError("two [[drafter]] entries have the same path", str(path), "keep one")
+    project = inside(folder)
+    own = [entry for entry in project.drafters if entry.path is None or entry.is_at(folder)] if project else []
+    if project and len(own) > 1:
+        raise ProjectFileError("two [[drafter]] entries have the same path", str(project.path), "keep one")
     return own[0] if own else None
+
+
+def inside(folder: Path) -> ProjectFile | None:
+    """The drafter-audit.toml inside a checkpoint's `folder`. Raises ProjectFileError as `beside` does."""
+    path = folder / FILE_NAME
+    return _project(path, _read(path), may_omit_path=True) if path.is_file() else None
 
 
 def in_folder(folder: Path) -> ProjectFile | None:
@@ -205,9 +208,10 @@ def _check(raw: dict[str, Any], file: Path) -> CheckEntry:
 
 
 def _reference(path: str, file: Path) -> str:
-    # "org/name" is a folder where there is one, as on the command line. A name too long for a file is none.
+    # "org/name" is a folder where there is one, as on the command line. A name too long for a file is none. A path
+    # stays one where nothing is there: "./tiny" must become neither the bundled name nor a repository.
     local = _beside(path, file)
-    return str(local) if path.startswith(".") or os.path.exists(local) else path
+    return os.path.join(os.curdir, local) if path.startswith(".") or os.path.exists(local) else path
 
 
 def _beside(path: str, file: Path) -> Path:

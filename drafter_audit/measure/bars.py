@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 LEAST_PROMPTS = 8
-"""Of fewer prompts the interval is little more than their own range: it cannot leave what was seen."""
+"""Of fewer prompts the interval is little more than their own range: it cannot leave what was seen.
+The wiring check asks for as many in each half."""
 
 Place = Literal["above", "below", "unsure"]
 

@@ -23,6 +23,7 @@ from drafter_audit.model.needs import (
     EMBEDDING,
     HEAD,
     MAP,
+    STATE_NORM,
     biases,
     check_runnable,
     check_told,
@@ -69,12 +70,18 @@ class _Kept:
     )
     ones: set[str] = field(default_factory=set)
     bad: dict[int, int] = field(default_factory=dict)
+    zero: dict[int, bool] = field(default_factory=dict)
     lends: bool | None = None
 
     def non_finite(self, tensor: Tensor) -> int:
         if id(tensor) not in self.bad:
             self.bad[id(tensor)] = non_finite(tensor)
         return self.bad[id(tensor)]
+
+    def all_zero(self, tensor: Tensor) -> bool:
+        if id(tensor) not in self.zero:
+            self.zero[id(tensor)] = not bool(tensor.any())
+        return self.zero[id(tensor)]
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,7 @@ class Variants:
         spec = self.spec
         check_told(wiring, spec.name)
         check_values(wiring)
+        _check_states(spec, wiring)
         loading = _Loading(spec, wiring, self.place, self.target, self.named, self._kept)
         weights = loading.read()
         report = loading.report(weights, self.dtype)
@@ -131,16 +139,28 @@ class _Loading:
         """Canonical name -> tensor, of all that the network reads. Raises AuditError."""
         needed = tensors_needed(self.spec, self.wiring)
         needed |= biases(self.spec, needed)
+        ones = self._ones(needed)
         tables = {EMBEDDING: needed.pop(EMBEDDING), HEAD: needed.pop(HEAD)}
         wanted = needed | {name: tables[name] for name in self._own_tables()}
         self._check_stored(wanted)
         self._check_none_lost(wanted)
         weights = {name: self._stored(name, shape) for name, shape in needed.items()}
-        weights |= self._tables(tables, weights.get(MAP))
+        weights |= ones | self._tables(tables, weights.get(MAP))
         self._note_map(weights)
         if reads_no_token(self.spec):
             self.notes.append("its first layer reads the state alone: which tokens it is given changes nothing")
         return weights
+
+    def _ones(self, needed: Shapes) -> dict[str, Tensor]:
+        """The norm that engines give weights of one where a drafter without aux states stores none; no longer needed of
+        the file."""
+        stored = any(name in self.spec.clues.tensors for name in (STATE_NORM, *stand_ins(STATE_NORM)))
+        if self.spec.kind.name != "eagle3_noaux" or STATE_NORM not in needed or stored:
+            return {}
+        self.notes.append(f"{STATE_NORM} is not stored: weights of one stand for it")
+        self.all_ones.append(STATE_NORM)
+        dtype, device = self.place
+        return {STATE_NORM: torch.ones(needed.pop(STATE_NORM), dtype=dtype, device=device)}
 
     def report(self, weights: dict[str, Tensor], dtype: str) -> LoadReport:
         table = self.spec.table or ()
@@ -155,6 +175,7 @@ class _Loading:
             notes=tuple(self.notes),
             non_finite=tuple((name, count) for name, count in bad.items() if count),
             all_ones=tuple(self.all_ones),
+            all_zero=tuple(name for name in weights if name.endswith("weight") and self.kept.all_zero(weights[name])),
             stored_dtypes=tuple(sorted({tensor.dtype for tensor in table if tensor.name in self.used})),
         )
 
@@ -278,6 +299,16 @@ def _check_map(spec: DrafterSpec, d2t: Tensor | None, rows: int) -> None:
     if d2t is not None and d2t.shape != (rows,):
         what = f"a head of {rows} rows under a vocabulary map of {list(d2t.shape)}"
         raise CannotRunError(what, spec.name, "pass a wiring whose head or vocab_map fits the other")
+
+
+def _check_states(spec: DrafterSpec, wiring: Wiring) -> None:
+    """An engine that takes an id for none of its boundaries, and drops it, leaves fewer states than fc fuses."""
+    slots, _ = _states_shape(spec)
+    if wiring.boundaries is not None and slots and len(wiring.boundaries) != slots:
+        what = (
+            f"{len(wiring.boundaries)} boundaries, {list(wiring.boundaries)}, for a drafter that reads {slots} states"
+        )
+        raise CannotRunError(what, spec.name, f"pass a wiring with {slots}")
 
 
 def _states_shape(spec: DrafterSpec) -> tuple[int, int]:

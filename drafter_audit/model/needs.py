@@ -24,6 +24,7 @@ from drafter_audit.drafter.wiring import (
 from drafter_audit.errors import CannotRunError, CheckpointError, UsageError
 
 EMBEDDING, HEAD, MAP = "embed_tokens.weight", "lm_head.weight", "d2t"
+STATE_NORM = "layers.0.hidden_norm.weight"
 
 _RUN = ("eagle3", "eagle3_mla", "eagle3_noaux", "eagle1")
 _OPEN = {"residual": "pre_norm or post_norm", "hidden_norm": "none or hidden_norm", "embedding_scale": "a number"}
@@ -121,7 +122,7 @@ def tensors_needed(spec: DrafterSpec, wiring: Wiring) -> Shapes:
     shapes |= {"norm.weight": hidden} if norm else {}
     shapes |= dict.fromkeys(_state_norms(spec, wiring), hidden)
     if wiring.hidden_norm == "none":
-        shapes.pop("layers.0.hidden_norm.weight", None)
+        shapes.pop(STATE_NORM, None)
     if wiring.head == "target":
         shapes[HEAD] = (arch.vocab_size or 0, *hidden)
     if wiring.vocab_map != "identity" or wiring.head == "target_rows":
@@ -151,7 +152,7 @@ def _of_a_plain_layer(shapes: Shapes, hidden: tuple[int, ...]) -> Shapes:
 def _state_norms(spec: DrafterSpec, wiring: Wiring) -> Iterator[str]:
     """Norms of hidden states besides those that the kind implies."""
     if wiring.hidden_norm != "none":
-        yield "layers.0.hidden_norm.weight"
+        yield STATE_NORM
     plain = spec.kind.name == "eagle1" and "layers.0.input_layernorm.weight" in spec.clues.tensors
     if plain or wiring.hidden_norm == "input_layernorm_then_hidden_norm":
         yield "layers.0.input_layernorm.weight"

@@ -25,7 +25,8 @@ class LoadReport:
     would be no drafter.
 
     `notes` tell what stands for something else, as a stored copy for the target's embedding. `non_finite` are tensors
-    that hold a NaN or an infinity once they are cast, with how many; `all_ones` norms whose weights are all one.
+    that hold a NaN or an infinity once they are cast, with how many; `all_ones` norms whose weights are all one;
+    `all_zero` weights that are nothing but zeros.
     `wiring` is the one that the drafter runs under, `dtype` the one it computes in, `stored_dtypes` those of the file.
     """
 
@@ -38,6 +39,7 @@ class LoadReport:
     notes: tuple[str, ...]
     non_finite: tuple[tuple[str, int], ...]
     all_ones: tuple[str, ...]
+    all_zero: tuple[str, ...]
     stored_dtypes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,5 +53,6 @@ class LoadReport:
             "notes": list(self.notes),
             "non_finite": [{"name": name, "values": count} for name, count in self.non_finite],
             "all_ones": list(self.all_ones),
+            "all_zero": list(self.all_zero),
             "stored_dtypes": list(self.stored_dtypes),
         }

@@ -22,11 +22,12 @@ def check_writable(file: str) -> None:
 
 
 def write_junit(result: Result, file: str) -> None:
-    """Raises UsageError where `file` cannot be written."""
+    """Raises AuditError where `file` cannot be written, as on a full disk."""
     try:
         junit_of(result).write(file, pretty=True)
     except OSError as error:
-        raise UsageError(f"cannot write: {error.strerror}", file, "choose another file for --junit") from error
+        mend = "make room, or choose another file for --junit"
+        raise AuditError(f"cannot write: {error.strerror}", file, mend) from error
 
 
 def junit_of(result: Result) -> JUnitXml:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from drafter_audit.drafter.boundaries import spelled
+from drafter_audit.measure.bars import LEAST_PROMPTS
 from drafter_audit.measure.loops import why_not_measured
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.recording import Recording
@@ -56,8 +57,6 @@ def record_result(recording: Recording) -> dict[str, Any]:
 
 def record_remarks(recording: Recording) -> Iterator[str]:
     """What of prompts, target and answers a reader must know before replaying them."""
-    from drafter_audit.wiring.judge import LEAST_PROMPTS
-
     answers = recording.manifest.answers
     yield from recording.manifest.notes
     why = why_not_measured(answers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
@@ -36,7 +37,10 @@ def to_json(result: Mapping[str, Any], command: Sequence[str]) -> str:
 def emit(
     document: Document, result: Mapping[str, Any], *, style: str, output: str | None, command: Sequence[str]
 ) -> None:
-    """Write one result in `style` to `output`, stdout where that is None. Of several ranks the first does, alone."""
+    """Write one result in `style` to `output`, stdout where that is None. Of several ranks the first does, alone.
+
+    A reader of stdout that left, as `| head` does, has what it wanted: the command goes on to its own exit code.
+    """
     if not Rank.here().first:
         return
     text = to_json(result, command) if style == "json" else render(document, style)
@@ -49,7 +53,7 @@ def emit(
         else:
             Path(output).write_text(text, encoding="utf-8")
     except BrokenPipeError:
-        raise
+        _let_go_of_stdout()
     except OSError as error:
         raise _cannot_write(error, output) from None
 
@@ -58,6 +62,11 @@ def tell(remark: str) -> None:
     """One line on stderr about a result that was written: stdout is data, stderr is talk."""
     if Rank.here().first:
         sys.stderr.write(f"note: {escape(remark)}\n")
+
+
+def _let_go_of_stdout() -> None:
+    """What is still held for it, Python writes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -159,7 +159,9 @@ def _beside(checked: Checked) -> Iterator[Block]:
         headers = ("engine", "knobs not as found best", "reference loop, so wired", "95% interval", "engine")
         yield Table(headers, tuple(map(_claim, evidence.claims)), "accept_len under each engine's wiring")
     if evidence.live:
-        rows = tuple((e.wiring, figure(e.accept_len), interval(e.interval), count(e.rounds)) for e in evidence.live)
+        rows = tuple(
+            (e.wiring, e.why_not or figure(e.accept_len), interval(e.interval), count(e.rounds)) for e in evidence.live
+        )
         yield Table(("wiring", "accept_len", "95% interval", "rounds"), rows, "Live", frozenset({1, 2, 3}))
 
 

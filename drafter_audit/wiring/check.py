@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from drafter_audit.engines.base import Release
 from drafter_audit.errors import AuditError
+from drafter_audit.model.report import LoadReport
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.claims import claims
 from drafter_audit.wiring.evidence import Evidence, Live
@@ -85,7 +86,7 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
     evidence = Evidence(
         found,
         profile,
-        damage=files.damage,
+        damage=(*files.damage, *_broken(probe.under(found.declared.wiring).loaded)),
         suspected=files.suspected,
         claims=claims(probe, best, asked.releases, mends, asked.engine_accept_len) if asked.named else (),
         edits=mends,
@@ -96,9 +97,15 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
         capped=sum(answer.capped for answer in answers),
         looping=sum(answer.degenerate for answer in answers),
         remarks=(*told.notes, *probe.under(best).loaded.notes),
-        notes=notes,
+        notes=(*([] if probe.assumed is None else [probe.assumed]), *notes),
     )
     return Checked(evidence, judged(evidence))
+
+
+def _broken(loaded: LoadReport) -> Iterator[str]:
+    """Tensors that no training leaves so, of all that were read: `lint` samples a few."""
+    yield from (f"{name}: values that are NaN or infinite, {count} of them" for name, count in loaded.non_finite)
+    yield from (f"{name} is nothing but zeros" for name in loaded.all_zero)
 
 
 def _profiled(probe: Probe, found: Found) -> tuple[Profile | None, tuple[str, ...]]:

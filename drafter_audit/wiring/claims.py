@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from drafter_audit.drafter.spec import DrafterSpec
-from drafter_audit.drafter.wiring import KNOBS, Wiring
+from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.engines import engine_of
 from drafter_audit.engines.base import Release
 from drafter_audit.errors import AuditError
 from drafter_audit.wiring.evidence import Claim
 from drafter_audit.wiring.fix import Edit
+from drafter_audit.wiring.hypotheses import told
 from drafter_audit.wiring.probe import Probe
 from drafter_audit.wiring.profiled import profiled
 
@@ -40,12 +41,6 @@ def _claims(
             yield Claim(release, best.differs(wiring), None, None, error.what, measured, edit)
             continue
         yield Claim(release, best.differs(wiring), found.accept_len, found.interval, None, measured, edit)
-
-
-def told(effective: Wiring, base: Wiring) -> Wiring:
-    """`effective`, with the base's value of each knob that it leaves open."""
-    left_open = [knob for knob in KNOBS if getattr(effective, knob) is None and knob != "rope_scaling"]
-    return replace(effective, **{knob: getattr(base, knob) for knob in left_open})
 
 
 @dataclass(frozen=True)

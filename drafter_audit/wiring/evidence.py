@@ -45,17 +45,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Live:
-    """accept_len in the live loop, with the target beside it."""
+    """accept_len in the live loop, with the target beside it; None where it was not run, and `why_not` says why."""
 
     wiring: str
-    accept_len: float
-    interval: Interval | None
-    rounds: int
+    accept_len: float | None = None
+    interval: Interval | None = None
+    rounds: int = 0
+    why_not: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         interval = None if self.interval is None else list(self.interval)
         return {"wiring": self.wiring, "accept_len": self.accept_len, "accept_len_interval": interval,
-                "rounds": self.rounds}  # fmt: skip
+                "rounds": self.rounds, "not_run": self.why_not}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any
 
 from drafter_audit.drafter.boundaries import Ids
@@ -58,6 +58,17 @@ def hypotheses(scope: Scope, base: Wiring) -> tuple[tuple[Hypothesis, ...], tupl
         if base.differs(one.wiring) and scope.holds(one.wiring):
             found.setdefault(repr(one.wiring), one)
     return tuple(found.values()), tuple(_hidden(scope, base))
+
+
+def completions(spec: DrafterSpec, declared: Wiring) -> tuple[Hypothesis, ...]:
+    """`declared` with the knobs that nothing tells at each of their values; none where all are told."""
+    left_open, values = _left_open(declared), values_of(spec)
+    found = []
+    for chosen in product(*(values[knob].items() for knob in left_open)):
+        told = {knob: value for knob, (_, value) in zip(left_open, chosen, strict=True)}
+        name = ", ".join(f"{knob} {name}" for knob, (name, _) in zip(left_open, chosen, strict=True))
+        found.append(Hypothesis(name, ", ".join(left_open), listed(tuple(told.values())), replace(declared, **told)))
+    return tuple(found) if left_open else ()
 
 
 def with_boundaries(base: Wiring, boundaries: Ids) -> Wiring:
@@ -120,16 +131,20 @@ def _engines(scope: Scope, base: Wiring) -> Iterator[Hypothesis]:
         effective = engine_of(release).effect(scope.spec, release).wiring
         if effective is None:
             continue
-        wiring = _told(effective, base)
+        wiring = told(effective, base)
         differs = base.differs(wiring)
         if differs and set(wiring.boundaries or ()) <= set(scope.recorded):
             value = {knob: wiring.to_dict()[knob] for knob in differs}
             yield Hypothesis(f"as {release.label} wires it", differs[0], value, wiring, release.label)
 
 
-def _told(effective: Wiring, base: Wiring) -> Wiring:
-    open_knobs = [knob for knob in KNOBS if getattr(effective, knob) is None and knob != "rope_scaling"]
-    return replace(effective, **{knob: getattr(base, knob) for knob in open_knobs})
+def told(effective: Wiring, base: Wiring) -> Wiring:
+    """`effective`, with the base's value of each knob that it leaves open."""
+    return replace(effective, **{knob: getattr(base, knob) for knob in _left_open(effective)})
+
+
+def _left_open(wiring: Wiring) -> list[str]:
+    return [knob for knob in KNOBS if getattr(wiring, knob) is None and knob != "rope_scaling"]
 
 
 def _hidden(scope: Scope, base: Wiring) -> Iterator[NotObservable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,8 @@ from drafter_audit.model.drafter import Drafter
 from drafter_audit.model.load import Variants, open_variants
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.corpus import Corpus
-from drafter_audit.wiring.hypotheses import Hypothesis, Scope, hypotheses
-from drafter_audit.wiring.paired import Paired, Values, later_of, paired
+from drafter_audit.wiring.hypotheses import Hypothesis, Scope, completions, hypotheses
+from drafter_audit.wiring.paired import Paired, Values, later_of, mean_of, paired
 from drafter_audit.wiring.result import NotObservable
 from drafter_audit.wiring.score import Score, run
 from drafter_audit.wiring.taps import Taps
@@ -72,11 +73,12 @@ class Probe:
         if declared is None:
             raise CannotRunError(f"no wiring is known for kind {self.spec.kind.name}", self.spec.name, "name an EAGLE")
         check_fits(self.spec, declared, recording.manifest, steps)
-        self.variants, self.declared, self.steps, self.watch = variants, declared, steps, watch
+        self.variants, self.steps, self.watch = variants, steps, watch
         self.corpus = Corpus.of(recording, variants.place[1])
         self._whole: dict[str, Score] = {}
         told = recording.manifest
         self.scope = Scope(self.spec, told.num_layers, self.corpus.recorded, told.last_normed)
+        self.declared, self.assumed = self._completed(declared)
 
     def under(self, wiring: Wiring) -> Drafter:
         """Raises as `load_drafter`."""
@@ -118,6 +120,21 @@ class Probe:
         """`other` less `base`, both [n] by start, on those groups, which follow one another."""
         rows = slice(self.corpus.rows_of(groups[0]).start, self.corpus.rows_of(groups[-1]).stop)
         return paired(base, other, self.corpus.prompt_of, rows)
+
+    def _completed(self, declared: Wiring) -> tuple[Wiring, str | None]:
+        """`declared`, knobs that nothing tells at what does best on the half that chooses, and a sentence on that."""
+        supposed = completions(self.spec, declared)
+        if not supposed:
+            return declared, None
+        attempts, _ = self._built(supposed)
+        if not attempts:
+            self.under(supposed[0].wiring)  # raises what refused them all
+        self._run([(each.drafter, each.score) for each in attempts], (0, 1))
+        kls = [(_kl(each.score), each.hypothesis) for each in attempts]
+        _, best = min(kls, key=lambda one: one[0])
+        figures = ", ".join(f"{each.name} ({kl:.4f})" for kl, each in kls)
+        told = f"nothing tells {best.knob}; tried by KL: {figures}; taken for declared: {best.name}"
+        return best.wiring, told
 
     def _empty(self) -> Score:
         return Score.empty(self.steps, len(self.corpus.prompt_of))
@@ -183,6 +200,11 @@ class Probe:
         return [each for _, each in sorted(found, key=lambda one: one[0])[:_SURVIVORS]] + unseen
 
 
+def _kl(score: Score) -> float:
+    kl = mean_of(score.kl[0])
+    return math.inf if kl is None else kl
+
+
 def open_probe(
     ref: str,
     recording: Recording,
@@ -193,9 +215,14 @@ def open_probe(
     device: str = "cpu",
     watch: Watch = lambda _, __: None,
 ) -> Probe:
-    """The drafter `ref` on that recording. `target` names whom it borrows from, where its files do not lead there; the
-    recorded target's name is taken where its weights are at hand: what is called the target's is then the target's, and
-    no copy of it. Raises as `load_drafter` and `Probe`."""
-    named = recording.manifest.target
-    lends = target or (named if lends_at_hand(named) else None)
+    """The drafter `ref` on that recording. `target` names whom it borrows from, where its files do not lead there, else
+    `lent_by`. Raises as `load_drafter` and `Probe`."""
+    lends = lent_by(recording, target)
     return Probe(open_variants(ref, target=lends, dtype=dtype, device=device), recording, steps, watch)
+
+
+def lent_by(recording: Recording, target: str | None) -> str | None:
+    """`target`, else the recorded one where its weights are at hand: what is called the target's is then the target's,
+    and no copy of it."""
+    named = recording.manifest.target
+    return target or (named if lends_at_hand(named) else None)

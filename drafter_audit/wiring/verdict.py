@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from drafter_audit.measure.bars import LEAST_PROMPTS
 from drafter_audit.measure.loops import MOST
 from drafter_audit.wiring.evidence import Claim, Evidence
 from drafter_audit.wiring.fix import mend_of
@@ -120,17 +121,19 @@ def _miswired(evidence: Evidence) -> Iterator[str]:
 
 def _mend_wiring(evidence: Evidence) -> Iterator[str]:
     yield from (edit.words for edit in evidence.edits)
-    if any(edit.needed and not edit.set for edit in evidence.edits):
+    if any(edit.needed and (edit.left or not edit.set) for edit in evidence.edits):
         yield from (f"{fault.knob}: {mend_of(fault.knob)}" for fault in evidence.found.faults if fault.costs)
 
 
 def _engine(evidence: Evidence) -> Iterator[str]:
     yield from (_parted(claim) for claim in evidence.claims if claim.below)
+    best = evidence.found.best
     for claim in evidence.claims:
-        if not claim.below and claim.measured is not None and claim.differs and _less(claim, evidence.found.best):
-            knobs = ", ".join(claim.differs)
-            reached = f"the reference loop, so wired, reaches {_figure(claim)} too"
-            yield f"{claim.release.label} wires {knobs} otherwise than trained: {claim.measured:g}, and {reached}"
+        if not claim.below and claim.differs and _less(claim, best):
+            wires = f"{claim.release.label} wires {', '.join(claim.differs)} otherwise than trained"
+            reached = "" if claim.measured is None else f"it reaches {claim.measured:g}, and "
+            loop = f"the reference loop, so wired, {_figure(claim)}, as trained {best.accept_len_rounds:.3f}"
+            yield f"{wires}: {reached}{loop}"
 
 
 def _parted(claim: Claim) -> str:
@@ -193,7 +196,7 @@ def _inconclusive(evidence: Evidence) -> Iterator[str]:
 
 def _settle(evidence: Evidence) -> Iterator[str]:
     least, best = evidence.min_accept_len, evidence.found.best
-    needed = 2 * 8
+    needed = 2 * LEAST_PROMPTS
     if least is not None and best.interval is not None and best.accept_len != least:
         half = (best.interval[1] - best.interval[0]) / 2
         told = sum(evidence.found.prompts) * (half / abs(best.accept_len - least)) ** 2
@@ -229,15 +232,21 @@ def _least_gain(evidence: Evidence) -> str:
 
 
 def _warnings(evidence: Evidence) -> Iterator[str]:
+    if evidence.found.best.accept_len > CHANCE:
+        yield from _harmless(evidence)
+    for tried in () if evidence.found.faults else evidence.found.hypotheses:
+        if tried.outcome == "indistinguishable" and tried.prompts_needed is not None:
+            yield f"{tried.name}: undecided, about {tried.prompts_needed} prompts would tell"
+    yield from evidence.notes
+
+
+def _harmless(evidence: Evidence) -> Iterator[str]:
+    """Faults that cost no accept_len, and what mends them where there are no others."""
     for fault in evidence.found.faults:
         if not fault.costs:
             yield f"{explained(fault)}; that costs nothing here"
     if any(not fault.costs for fault in evidence.found.faults) and not any(f.costs for f in evidence.found.faults):
         yield from (edit.words for edit in evidence.edits if edit.needed)
-    for tried in () if evidence.found.faults else evidence.found.hypotheses:
-        if tried.outcome == "indistinguishable" and tried.prompts_needed is not None:
-            yield f"{tried.name}: undecided, about {tried.prompts_needed} prompts would tell"
-    yield from evidence.notes
 
 
 _Sentences = Callable[[Evidence], Iterator[str]]

@@ -14,7 +14,15 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 from torch import Tensor
 
-from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_OK, AuditError, CannotRunError, RankError, lacks_memory
+from drafter_audit.errors import (
+    EXIT_CHECK_FAILED,
+    EXIT_NOT_MEASURED,
+    EXIT_OK,
+    AuditError,
+    CannotRunError,
+    RankError,
+    lacks_memory,
+)
 from drafter_audit.ranks import Rank
 
 TIMEOUT_S = 1800.0
@@ -65,7 +73,7 @@ ALONE = Ranks()
 
 
 def run_ranks(main: Callable[[], int]) -> NoReturn:
-    """Runs `main` as one rank, and ends the process with the exit code that it returns, 1 where it raises.
+    """Runs `main` as one rank, and ends the process with the exit code that it returns, 3 where it raises.
 
     Rank 0 alone has a stdout. A rank that failed ends at once, without the farewell that would wait for the others;
     torchrun then ends them. That a check failed is no failure of a rank: rank 0 alone says so, when it has written.
@@ -76,7 +84,7 @@ def run_ranks(main: Callable[[], int]) -> NoReturn:
             code = main()
     except Exception:  # a fault of the program's own: its traceback is the reason
         sys.excepthook(*sys.exc_info())
-        _end(EXIT_CHECK_FAILED)
+        _end(EXIT_NOT_MEASURED)
     if code not in (EXIT_OK, EXIT_CHECK_FAILED):
         _end(code)
     if dist.is_initialized():
