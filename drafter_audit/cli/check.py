@@ -16,14 +16,13 @@ from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.recording_options import OF_A_RUN, given, spelled
 from drafter_audit.cli.target_options import TargetOptions, target_options
 from drafter_audit.errors import UsageError
-from drafter_audit.facts.project import CheckEntry
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
     from drafter_audit.check.job import Job
     from drafter_audit.check.row import Result
     from drafter_audit.cli.checked_live import Answering
-    from drafter_audit.facts.project import ProjectFile
+    from drafter_audit.facts.project import CheckEntry, ProjectFile
 
 _OF_A_TARGET = (*OF_A_RUN, "dtype")
 

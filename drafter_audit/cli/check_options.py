@@ -10,15 +10,16 @@ from typing import Any
 import click
 
 from drafter_audit.cli.options import Finite, complete_reference, named_engines
-from drafter_audit.facts.project import CheckEntry
 
 
 def bar_options(command: Callable[..., object]) -> Callable[..., object]:
     """The command gets all of them as one `bars: CheckEntry`, None what is not given."""
-    taken = [each.name for each in fields(CheckEntry) if each.name not in _OF_A_RUN]
 
     @wraps(command)
     def gathered(*arguments: object, **given: object) -> object:
+        from drafter_audit.facts.project import CheckEntry
+
+        taken = [each.name for each in fields(CheckEntry) if each.name not in _OF_A_RUN]
         told: dict[str, Any] = {name: given.pop(name) for name in taken}
         return command(*arguments, bars=CheckEntry(**told), **given)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +115,8 @@ def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple
 
 def words(arguments: Sequence[str]) -> tuple[str, ...]:
     """The words of --engine-args. Raises UsageError for what no shell would read."""
+    import shlex
+
     try:
         return tuple(word for each in arguments for word in shlex.split(each))
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +83,8 @@ def _map(_: click.Context, __: click.Parameter, given: str | None) -> str | Mapp
     """The name, or what a .json file holds. Raises UsageError for a file that is no map."""
     if given is None or not given.endswith(".json"):
         return given
+    import json
+
     mend = 'write a JSON object of modules and devices, such as {"model": 0, "lm_head": "cpu"}'
     try:
         held = json.loads(Path(given).read_text(encoding="utf-8"))
