@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from drafter_audit.cli.commands import every_command
 from drafter_audit.cli.main import cli
 
 PAGE = Path(__file__).with_name("cli.md")
@@ -26,7 +27,7 @@ What the exit codes mean, what a REF may be and how to complete commands in a sh
 def page() -> str:
     """The text of docs/cli.md."""
     parts = [HEAD, _section(f"## `{PROGRAM}`", _help(cli, PROGRAM))]
-    for name, command in sorted(cli.commands.items()):
+    for name, command in sorted(every_command().items()):
         parts.append(_section(f"## `{PROGRAM} {name}`", _help(command, f"{PROGRAM} {name}")))
     return "\n".join(parts)
 

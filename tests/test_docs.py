@@ -15,7 +15,7 @@ import click
 import pytest
 
 from drafter_audit.audit.differences import FIELDS
-from drafter_audit.cli.main import cli
+from drafter_audit.cli.commands import every_command
 from drafter_audit.drafter.boundaries import read_aux_layers
 from drafter_audit.drafter.config_view import ConfigView
 from drafter_audit.drafter.dialects import DIALECTS
@@ -25,7 +25,7 @@ from drafter_audit.drafter.wiring import KNOBS, Wiring
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "reference_models" / "README.md"])
-COMMANDS = sorted(cli.commands.items())
+COMMANDS = sorted(every_command().items())
 
 
 def doc(name):
@@ -92,11 +92,11 @@ def examples_of(text):
 def test_every_example_is_accepted(words):
     program, name, *arguments = words
     assert program == "drafter-audit"
-    cli.commands[name].make_context(name, list(arguments))
+    every_command()[name].make_context(name, list(arguments))
 
 
 def test_every_format_is_in_the_readme():
-    (style,) = (param for param in cli.commands["compare"].params if param.name == "style")
+    (style,) = (param for param in every_command()["compare"].params if param.name == "style")
     assert [name for name in style.type.choices if name.lower() not in README.lower()] == []
 
 

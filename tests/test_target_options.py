@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from drafter_audit.cli.main import cli
+from drafter_audit.cli.commands import every_command
 from drafter_audit.cli.target_options import TargetOptions, runs_target, target_options
 from drafter_audit.errors import UsageError
 from tests.tiny_targets import write_family
@@ -94,5 +94,5 @@ def test_a_command_with_these_options_runs_a_target_unless_it_reads_a_recording(
 
 
 def test_commands_on_files_run_no_target() -> None:
-    assert not any(runs_target(cli.commands[name], ()) for name in ("compare", "lint", "models", "params"))
+    assert not any(runs_target(every_command()[name], ()) for name in ("compare", "lint", "models", "params"))
     assert not runs_target(None, ())

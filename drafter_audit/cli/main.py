@@ -10,17 +10,7 @@ from contextlib import contextmanager
 import click
 
 from drafter_audit import __version__
-from drafter_audit.cli.bench import bench
-from drafter_audit.cli.check import check
-from drafter_audit.cli.compare import compare
-from drafter_audit.cli.decode import decode
-from drafter_audit.cli.lint import lint
-from drafter_audit.cli.models import models
-from drafter_audit.cli.params import params
-from drafter_audit.cli.record import record
-from drafter_audit.cli.sweep import sweep
-from drafter_audit.cli.target_options import runs_target
-from drafter_audit.cli.wiring import wiring
+from drafter_audit.cli.commands import Commands
 from drafter_audit.errors import (
     EXIT_INTERRUPTED,
     EXIT_NOT_MEASURED,
@@ -34,7 +24,7 @@ from drafter_audit.errors import (
 from drafter_audit.ranks import Rank
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="drafter-audit")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -43,14 +33,17 @@ def cli(context: click.Context) -> None:
     Exit codes: 0 pass, 1 a check failed, 2 usage, 3 could not measure, 130 interrupted. Under torchrun every rank runs
     the target, and rank 0 writes.
     """
-    if context.invoked_subcommand is None:
+    name = context.invoked_subcommand
+    if name is None:
         click.echo(context.get_help())
-    elif not (Rank.here().first or runs_target(cli.commands.get(context.invoked_subcommand), context.obj)):
+    elif not (Rank.here().first or _runs_target(name, context.obj)):
         context.exit()  # what runs no target, rank 0 does alone
 
 
-for _command in (compare, lint, params, models, decode, record, sweep, wiring, check, bench):
-    cli.add_command(_command)
+def _runs_target(name: str, arguments: Sequence[str]) -> bool:
+    from drafter_audit.cli.target_options import runs_target
+
+    return runs_target(cli.get_command(None, name), arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
