@@ -153,6 +153,17 @@ def test_each_command_has_both_help_options(stdout, command):
     assert out.startswith(f"Usage: drafter-audit {command}")
 
 
+def test_each_line_of_the_help_is_whole(stdout):
+    lines = stdout("--help").partition("Commands:")[2].splitlines()
+    assert not any(line.endswith("...") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_command_that_is_mistyped_is_guessed(capsys):
+    assert main(["compar"]) == 2
+    assert "Did you mean 'compare'?" in capsys.readouterr().err
+
+
 def test_version(stdout):
     assert stdout("--version") == f"drafter-audit, version {__version__}\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -21,10 +22,11 @@ _LINES = {
 
 
 class Commands(click.Group):
-    """A group that knows its commands' names and lines, so that its help loads none of them."""
+    """A group that knows its commands' names and lines, so that its help loads none of them. `commands` holds names
+    alone, from which click lists them and says which was meant."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_LINES)
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - click's own
+        super().__init__(commands=[click.Command(name) for name in _LINES], **settings)
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         return command(cmd_name) if cmd_name in _LINES else None
