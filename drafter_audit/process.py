@@ -1,104 +1,247 @@
-"""Another program that runs beside this one, with all that it starts: its log is kept, and the whole tree ends.
-
-POSIX only: the tree is a process group. What leaves the group (a daemon that starts a session of its own) is not
-reached.
-"""
+"""An engine in processes of its own: started, waited for, and stopped with all that it started, whatever happens."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
-from drafter_audit.errors import CannotRunError
+from drafter_audit.errors import UsageError
+
+if TYPE_CHECKING:
+    import psutil
 
 GRACE_S = 20.0
-"""How long a tree may take to end when it is asked to; then it is killed."""
+"""How long a program may take to end by itself, before it is killed."""
 
-_TAIL_BYTES = 256 * 1024
-_ERROR = re.compile(r"\b([\w.]*(?:Error|Exception|Interrupt|Killed)\b.*)")
+LATER_S = 1.0
+"""How long what it started may outlive it."""
+
+MARK = "DRAFTER_AUDIT_STARTED"
+"""A variable that every process of a program carries, whoever its parent is by now."""
+
+_LONGEST_POLL_S = 1.0
+_TAIL = 262_144  # bytes of a log that are searched for the reason of a death
+_NAMED = re.compile(r"\b[\w.]*(?:Error|Exception|Interrupt)\b.*")
+_REASON = re.compile(r"\berror\b|out of memory|Killed|Aborted|Segmentation", re.IGNORECASE)
 _ELSEWHERE = ("root cause", "See stack trace")
 """Words of a line that only says that the error stands further up."""
 
+_DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
+
+Watch = Callable[[float, float, str], None]
+"""Takes the seconds waited, the limit, and the last line of the log."""
+
+
+class EndedError(Exception):
+    """A program ended before what was waited for; the text says how, as a predicate without its subject."""
+
+
+class LateError(Exception):
+    """The limit passed before what was waited for; the text is the last line that names an error, else the last."""
+
 
 @dataclass(frozen=True)
-class Tree:
-    """A running program. What it said since it was started stands in `log`, behind `start` bytes of earlier runs."""
+class Running:
+    """A program that was started; `log` takes all that it writes, behind `start` bytes of earlier runs."""
 
     process: subprocess.Popen[bytes]
     log: Path
     start: int
+    mark: str
 
-    @property
-    def code(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
-        return self.process.poll()
+    def death(self) -> str | None:
+        """How it ended, with the last error in its log: "was killed by SIGKILL: ..."; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        reason = last_error(self.log, self.start)
+        return f"{how}{': ' if reason else ''}{reason}"
 
-    def last_error(self) -> str:
-        """The last line of the log that names an error, else the last line."""
-        with self.log.open("rb") as file:
-            file.seek(max(self.start, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        told = [found[1] for line in lines if (found := _ERROR.search(line)) and not _points_elsewhere(line)]
-        return next(iter(told[-1:] or lines[-1:]), "it said nothing")
 
-    def stop(self, grace_s: float = GRACE_S) -> None:
-        """Asks every process of the tree to end, and kills those that do not within `grace_s`."""
-        self._signal(signal.SIGTERM)
-        until = time.monotonic() + grace_s
-        while self._is_there() and time.monotonic() < until:
-            time.sleep(0.05)
-        self._signal(signal.SIGKILL)
-        self.process.wait()
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
-
-    def _is_there(self) -> bool:
-        self.process.poll()  # reaps it: a zombie would count as there
-        try:
-            os.killpg(self.process.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+def check_installed() -> None:
+    """Raises ModuleNotFoundError without psutil: what is started could not be ended."""
+    import psutil  # noqa: F401
 
 
 @contextmanager
-def started(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[Tree]:
-    """Runs `command` in a process group of its own while the body runs; then nothing of it is left.
+def running(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Iterator[Running]:
+    """Starts `command` and stops it at the end, on an error, ^C and SIGTERM too.
 
     `environment` is added to ours. Both outputs go to the end of `log`. Its standard input is a pipe of which nothing
-    comes and which closes when this process ends, however it ends: by that a program can tell. Raises CannotRunError
-    where it cannot be started.
+    comes and which closes when this process ends, however it ends: by that a program can tell. Raises UsageError for a
+    program that cannot be started or a log that cannot be written.
     """
-    with log.open("ab") as out:
+    check_installed()
+    mark = f"{os.getpid()}-{time.time_ns()}"
+    with _signals_as_interrupts(), _written(log) as out:
+        start = os.fstat(out).st_size
+        started = Running(_popen(command, out, {**os.environ, **environment, MARK: mark}), log, start, mark)
         try:
-            process = subprocess.Popen(
-                [*command],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
-                start_new_session=True,
-            )
-        except OSError as error:
-            what = f"it cannot be started: {error.strerror or error}"
-            raise CannotRunError(what, command[0], "name a program that runs here") from error
-        tree = Tree(process, log, out.seek(0, os.SEEK_END))
+            yield started
+        finally:
+            with suppress(OSError):
+                started.process.stdin.close()  # type: ignore[union-attr]
+            stop(started)
+
+
+def wait_until(program: Running, met: Callable[[], bool], limit_s: float, watch: Watch = lambda *_: None) -> float:
+    """Seconds until `met`. Raises EndedError where the program ends before, LateError where the limit passes."""
+    begun = time.monotonic()
+    while True:
+        waited, death = time.monotonic() - begun, program.death()
+        if met():  # asked behind its death: what it did before counts
+            return time.monotonic() - begun
+        if death is not None:
+            raise EndedError(death)
+        if waited > limit_s:
+            raise LateError(last_error(program.log, program.start) or "it said nothing")
+        watch(waited, limit_s, last_line(program.log, program.start))
+        time.sleep(min(_LONGEST_POLL_S, 0.02 + waited / 20))
+
+
+def stop(program: Running, grace_s: float = GRACE_S) -> None:
+    """Ends all of its processes: asked first, killed when their time is over, or at once on ^C. None are left."""
     try:
-        yield tree
+        if _family(program):
+            _signal([program.process.pid], signal.SIGTERM)
+            _wait(lambda: program.process.poll() is not None, grace_s)
+            _wait(lambda: not _family(program), LATER_S)
     finally:
-        with suppress(OSError):
-            process.stdin.close()  # type: ignore[union-attr]
-        tree.stop()
+        while left := _family(program):
+            _signal([each.pid for each in left], signal.SIGKILL)
+            _wait(lambda: not _family(program), 1.0)
+        program.process.wait()
 
 
-def _points_elsewhere(line: str) -> bool:
-    return any(words in line for words in _ELSEWHERE)
+def last_error(log: Path, start: int = 0) -> str:
+    """The last line that names an error, from its name on, else the last line at all; "" where there is none."""
+    lines = _lines(log, start)
+    told = (_reason(line) for line in reversed(lines) if not any(words in line for words in _ELSEWHERE))
+    return next(filter(None, told), lines[-1] if lines else "")
+
+
+def last_line(log: Path, start: int = 0) -> str:
+    lines = _lines(log, start)
+    return lines[-1] if lines else ""
+
+
+def _reason(line: str) -> str:
+    named = _NAMED.search(line)
+    return named[0] if named else line if _REASON.search(line) else ""
+
+
+def _lines(log: Path, start: int) -> list[str]:
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - _TAIL))
+        return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return []
+
+
+def _popen(command: Sequence[str], out: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [*command],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_to_die_with_parent(),
+        )
+    except OSError as error:
+        what = f"it cannot be started: {error.strerror or error}"
+        raise UsageError(what, command[0], "name the Python of the engine's environment") from error
+
+
+def _wait(over: Callable[[], bool], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not over() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _family(program: Running) -> list[psutil.Process]:
+    """Every process of it that runs: in its session, under it, or with its mark. An engine's workers may leave the
+    session, outlive their parent, or write over their environment, but not all three at once."""
+    import psutil
+
+    program.process.poll()  # else it would stay as a zombie
+    below: set[int] = set()
+    with suppress(psutil.Error):
+        below = {child.pid for child in psutil.Process(program.process.pid).children(recursive=True)}
+    return [each for each in psutil.process_iter() if _belongs(each, program, below)]
+
+
+def _belongs(process: psutil.Process, program: Running, below: set[int]) -> bool:
+    import psutil
+
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        of_session = os.getsid(process.pid) == program.process.pid
+        return of_session or process.pid in below or process.environ().get(MARK) == program.mark
+    except (psutil.Error, OSError):
+        return False  # gone meanwhile, or another user's
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _to_die_with_parent() -> Callable[[], object] | None:
+    """For the new process: SIGTERM when this one is killed so that it can stop nothing any more. The library is looked
+    up here: between fork and exec another thread's lock would never open."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+
+
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind as ^C does, so that the program is stopped."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    kept = {}
+    with suppress(ValueError):  # not the main thread: whoever started it has the signals
+        kept = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _written(log: Path) -> Iterator[int]:
+    """Open behind what it holds."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        raise UsageError(f"no log can be written: {error.strerror}", str(log), "name another folder") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
-from drafter_audit.bench.process import free_port
+from drafter_audit.bench.launching import free_port
 from drafter_audit.facts.pair import folder_of
 from tests.engine_stand_in import Decoder, Plan
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from drafter_audit.bench.process import last_error
 from drafter_audit.cli.main import main
+from drafter_audit.process import EndedError, last_error, running, wait_until
 from tests.engine_servers import launch
 
 
@@ -97,9 +97,31 @@ def test_the_log_is_kept_and_named(tmp_path, capsys) -> None:
     [
         ("ok\nRuntimeError: NCCL error\nclosing\n", "RuntimeError: NCCL error"),
         ("only this\n\n", "only this"),
+        (
+            "(Worker pid=7) ERROR 12-01 torch.OutOfMemoryError: CUDA.\nRuntimeError: failed. See root cause above.\n",
+            "torch.OutOfMemoryError: CUDA.",
+        ),
+        ("loading\nKilled by the kernel\n", "Killed by the kernel"),
         ("", ""),
     ],
 )
 def test_the_last_line_that_names_an_error(text, line, tmp_path) -> None:
     (tmp_path / "log").write_text(text)
     assert last_error(tmp_path / "log") == line
+
+
+def test_an_earlier_runs_error_is_not_this_ones(tmp_path) -> None:
+    """The log of both is one file."""
+    log = tmp_path / "log"
+    for said in ("ValueError: the first", "the second"):
+        with running(["sh", "-c", f"echo '{said}'; exit 3"], log, {}) as program, pytest.raises(EndedError) as told:
+            wait_until(program, lambda: False, 20)
+        assert str(told.value) == f"ended with exit code 3: {said}"
+    assert log.read_text() == "ValueError: the first\nthe second\n"
+
+
+def test_what_it_did_before_it_ended_counts(tmp_path) -> None:
+    done = tmp_path / "done"
+    with running(["touch", str(done)], tmp_path / "log", {}) as program:
+        assert program.process.wait(20) == 0
+        wait_until(program, done.exists, 20)

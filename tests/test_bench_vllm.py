@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from drafter_audit.bench.process import free_port, running, wait_until_healthy
+from drafter_audit.bench.launching import free_port, wait_until_healthy
 from drafter_audit.cli.main import main
+from drafter_audit.process import running
 from tests.engines_run.figures import keep
 from tests.engines_run.marks import REAL_VLLM
 from tests.engines_run.vllm_counters import SETTINGS
@@ -65,7 +66,7 @@ def serving(drafter: Path, folder: Path) -> Iterator[str]:
         *(os.environ["VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server", "--model", str(TARGET)),
         *("--port", str(port), "--speculative-config", json.dumps(drafting), *ARGS.split()),
     ]
-    with running(command, {**os.environ, **VARIABLES}, folder / "server.log") as server:
+    with running(command, folder / "server.log", VARIABLES) as server:
         wait_until_healthy(server, lambda: answers(port), 300, lambda *_: None)
         yield f"http://127.0.0.1:{port}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ import torch
 from drafter_audit.cli.main import main
 from drafter_audit.errors import EXIT_NOT_MEASURED, EXIT_USAGE, AuditError, CannotRunError, UsageError
 from drafter_audit.model.target.load import load_target
-from drafter_audit.process import started
+from drafter_audit.process import running, stop
 from drafter_audit.recording.engine import make
 from drafter_audit.recording.engine.job import Engine
 from drafter_audit.recording.engine.make import Served, record_served
@@ -121,7 +122,7 @@ def test_both_replay_alike(ours: Recording, theirs: Recording, capsys: pytest.Ca
 
 def test_it_goes_on_where_the_engine_died(python: str, theirs: Recording, tmp_path: Path) -> None:
     rec = tmp_path / "rec"
-    with pytest.raises(CannotRunError, match="vllm ended with -9"):
+    with pytest.raises(CannotRunError, match="vllm was killed by SIGKILL"):
         record_served(asked(python, "midway"), rec)
     first = (rec / "00000.safetensors").stat().st_mtime_ns
     told: list[int] = []
@@ -142,7 +143,7 @@ def test_a_finished_recording_starts_no_engine(python: str, theirs: Recording) -
 def test_an_engine_that_dies_loading_says_why(python: str, tmp_path: Path) -> None:
     with pytest.raises(CannotRunError) as told:
         record_served(asked(python, "loading"), tmp_path / "rec")
-    assert told.value.what == "vllm ended with 1: torch.OutOfMemoryError: CUDA out of memory."
+    assert told.value.what == "vllm ended with exit code 1: torch.OutOfMemoryError: CUDA out of memory."
     log = tmp_path / "rec" / ".engine" / "log"
     assert told.value.where == str(log)
     assert "root cause above" in log.read_text()
@@ -174,8 +175,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_the_worker_ends_with_its_caller(tmp_path: Path) -> None:
-    """Killed, so that it cannot stop what it started."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_worker_ends_with_its_caller(number: int, tmp_path: Path) -> None:
+    """Also with one that is killed, so that it cannot stop what it started."""
     worker = f"""
 import runpy, subprocess, sys, time
 runpy.run_path({str(make.WORKER)!r})["end_with_the_caller"]()
@@ -184,8 +186,8 @@ time.sleep(600)
 """
     caller = f"""
 import pathlib, time
-from drafter_audit.process import started
-with started([{sys.executable!r}, "-c", {worker!r}], pathlib.Path({str(tmp_path / "log")!r}), {{}}):
+from drafter_audit.process import running
+with running([{sys.executable!r}, "-c", {worker!r}], pathlib.Path({str(tmp_path / "log")!r}), {{}}):
     time.sleep(600)
 """
     root = Path(__file__).parents[1]
@@ -194,7 +196,7 @@ with started([{sys.executable!r}, "-c", {worker!r}], pathlib.Path({str(tmp_path 
     assert within(30, lambda: log.exists() and log.read_text().endswith("\n"))
     child = int(log.read_text())
     assert alive(child)
-    process.kill()
+    process.send_signal(number)
     process.wait()
     assert within(10, lambda: not alive(child))
 
@@ -207,15 +209,29 @@ def within(seconds: float, met: Any) -> bool:
 
 
 def test_a_tree_that_will_not_end_is_killed(tmp_path: Path) -> None:
-    with started(["sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 1; done"], tmp_path / "log", {}) as tree:
+    deaf = ["sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 1; done"]
+    with running(deaf, tmp_path / "log", {}) as program:
         assert within(10, lambda: "deaf" in (tmp_path / "log").read_text())
-        tree.stop(grace_s=0.2)
-        assert tree.code == -9
+        stop(program, grace_s=0.2)
+        assert program.death() == "was killed by SIGKILL: deaf"
 
 
 def test_an_engine_that_cannot_be_started(tmp_path: Path) -> None:
-    with pytest.raises(CannotRunError, match="it cannot be started"):
+    with pytest.raises(UsageError, match="it cannot be started"):
         record_served(asked(str(tmp_path / "no-python")), tmp_path / "rec")
+
+
+def test_without_psutil_no_engine_is_started(tmp_path: Path) -> None:
+    """One that could not be stopped."""
+    hidden = "import sys; sys.modules['psutil'] = None; from drafter_audit.cli.main import main; sys.exit(main("
+    (tmp_path / "prompts.jsonl").write_text('{"id": "a", "token_ids": [5, 6, 7]}\n')
+    given = ["record", "--target", str(TARGET), "--prompts", str(tmp_path / "prompts.jsonl"), "--boundaries", "2"]
+    words = [*given, "--engine", "vllm", "--engine-python", sys.executable, "-o", str(tmp_path / "rec")]
+    done = subprocess.run([sys.executable, "-c", f"{hidden}{words!r}))"], capture_output=True, text=True, check=False)
+    mend = "pip install 'drafter-audit[bench]'"
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-1] == f"error: psutil is not installed, drafter-audit, {mend}"
+    assert not (tmp_path / "rec").exists()
 
 
 @pytest.mark.parametrize("argument", ["--dtype=half", "--speculative_config", "--speculative-config.method", "--model"])

@@ -12,21 +12,20 @@ from pathlib import Path
 from drafter_audit.bench.believe import Expected, check, told_by
 from drafter_audit.bench.counting import counted, counts_of
 from drafter_audit.bench.http import Server
+from drafter_audit.bench.launching import deaths_told, wait_until_healthy
 from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
-from drafter_audit.bench.process import Running, Watch, running, wait_until_healthy
 from drafter_audit.bench.result import EngineFacts, EngineResult
 from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
-from drafter_audit.errors import LostServerError, ServerError, UsageError
+from drafter_audit.errors import ServerError, UsageError
 from drafter_audit.measure.shape import Shape, shape_of
+from drafter_audit.process import Running, Watch, check_installed, running
 
 _SETTLE_S = 5.0
 """How long counters may lag behind an answer."""
 
 WARM_UP_TOKENS = 8
-
-_DYING_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,14 +82,15 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
     _check_installed()
     _check_args(wire, start)
     command = wire.command(start)
-    env = {**os.environ, **wire.environment(), **how.env}
+    added = {**wire.environment(), **how.env}
+    env = {**os.environ, **added}
     simulated = wire.simulated(start.args, env)
     if simulated and start.shape:
         mend = "start it without that; such figures measure no drafter"
         raise ServerError(f"its acceptance would be simulated: {simulated}", " ".join(command[:3]), mend)
     server = Server(f"http://127.0.0.1:{start.port}")
     try:
-        with running(command, env, how.logs / f"{log}.log") as process, _deaths_told(process):
+        with running(command, how.logs / f"{log}.log", added) as process, deaths_told(process):
             waited = wait_until_healthy(process, server.is_healthy, how.timeout_s, watch)
             yield Up(server, process, waited, tuple(command), telling(env))
     finally:
@@ -195,7 +195,8 @@ def _shape(told: Told, expected: Expected, where: str) -> Shape | None:
 def _check_installed() -> None:
     """Raises ModuleNotFoundError before a server is started that could not be stopped, or whose counters not read."""
     import prometheus_client  # noqa: F401
-    import psutil  # noqa: F401
+
+    check_installed()
 
 
 def _check_args(wire: Wire, start: Start) -> None:
@@ -203,23 +204,3 @@ def _check_args(wire: Wire, start: Start) -> None:
     taken = [name for arg in start.args if (name := arg.partition("=")[0]) in wire.reserved]
     if taken:
         raise UsageError(f"{taken[0]} is set by this command", "--engine-args", "leave it out there")
-
-
-@contextmanager
-def _deaths_told(process: Running) -> Iterator[None]:
-    """A server that died is why nothing answers any more."""
-    try:
-        yield
-    except LostServerError as error:
-        death = _death_within(process, _DYING_S)
-        if death is None:
-            raise
-        raise ServerError(death, str(process.log), "read the log") from error
-
-
-def _death_within(process: Running, seconds: float) -> str | None:
-    """A process ends a little after its connections do."""
-    until = time.monotonic() + seconds
-    while (death := process.death()) is None and time.monotonic() < until:
-        time.sleep(0.02)
-    return death

@@ -43,7 +43,7 @@ class EngineOptions:
     def start(self, spec: DrafterSpec, target: str, shape: Shape | None) -> Start:
         """A server on a free port, one for plain decoding where there is no `shape`. Raises UsageError without
         --engine-python."""
-        from drafter_audit.bench.process import free_port
+        from drafter_audit.bench.launching import free_port
         from drafter_audit.bench.questions import method_of, served
         from drafter_audit.bench.wire import Start
 

@@ -3,7 +3,7 @@ tests/data/engines/extracted, in the worker's order. It is called as the worker 
 
 STAND_IN says what goes wrong: `loading` (it dies as vLLM does), `midway` (it is killed behind the first answer),
 `silence` (nothing comes), `other` (another prompt's answer), `short` (states of the prompt alone). In STAND_IN_CHILD's
-file stands the process that it starts and never ends.
+file stands the process that it starts and never ends, in a session of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEPT = Path(__file__).parents[1] / "data" / "engines" / "extracted"
 def main(job_file: Path) -> None:
     wrong, child = os.environ.get("STAND_IN", ""), os.environ.get("STAND_IN_CHILD")
     if child:
-        Path(child).write_text(str(subprocess.Popen(["sleep", "600"]).pid), encoding="utf-8")
+        Path(child).write_text(str(subprocess.Popen(["sleep", "600"], start_new_session=True).pid), encoding="utf-8")
     if wrong == "loading":
         print("(EngineCore pid=7) ERROR 12-01 torch.OutOfMemoryError: CUDA out of memory.", flush=True)
         raise SystemExit("RuntimeError: Engine core initialization failed. See root cause above.")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drafter_audit.errors import AuditError, CannotRunError, UsageError
 from drafter_audit.model.target.taps import checked_boundaries
-from drafter_audit.process import Tree, started
+from drafter_audit.process import EndedError, LateError, Running, check_installed, running, wait_until
 from drafter_audit.prompts.limits import check_prompts
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.answer import Settings
@@ -24,7 +23,6 @@ from drafter_audit.recording.store import ENGINE, MANIFEST, Store, begin, read_m
 
 WORKER = Path(__file__).with_name("vllm_worker.py")
 _LOG = "log"
-_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,9 @@ def record_served(served: Served, folder: Path, watch: Callable[[int], None] = l
 
     Each answer is written whole when the engine has given it, so that the same call goes on after a kill. The engine
     and all that it started are gone when this returns, however it returns; its log stays in `.engine`. `watch` is told
-    after each prompt how many are there. Raises what `record` raises before any answer, UsageError for a temperature;
-    later CannotRunError where the engine ends, is silent for too long, or gives what was not asked for.
+    after each prompt how many are there. Raises what `record` raises before any answer, UsageError for a temperature
+    and for an engine that cannot be started, ModuleNotFoundError without psutil; later CannotRunError where the engine
+    ends, is silent for too long, or gives what was not asked for.
     """
     _check(served)
     store = _begun(served, folder)
@@ -115,11 +114,12 @@ def _begun(served: Served, folder: Path) -> Store | None:
 
 def _answered(served: Served, folder: Path, rows: list[int], watch: Callable[[int], None]) -> Store:
     """Runs the engine until nothing is missing. `rows` are filled in."""
+    check_installed()
     job, work = served.job(rows), _fresh(folder / ENGINE)
     job.write(work / "job.json")
     command = [served.engine.python, str(WORKER), str(work / "job.json")]
-    with started(command, work / _LOG, served.engine.environment) as tree:
-        wait = _Wait(tree, served.engine)
+    with running(command, work / _LOG, served.engine.environment) as program:
+        wait = _Wait(program, served.engine)
         wait.for_file(work / "engine.json", "to load the target")
         ran = read_ran(work / "engine.json")
         store = begin(folder, served.manifest(ran))
@@ -142,22 +142,20 @@ def _answered(served: Served, folder: Path, rows: list[int], watch: Callable[[in
 class _Wait:
     """For what the engine leaves in a folder."""
 
-    tree: Tree
+    program: Running
     engine: Engine
 
     def for_file(self, path: Path, what: str) -> None:
         """Until `path` is there. Raises CannotRunError where the engine ends before, or takes too long `what`."""
-        name, log = self.engine.name, str(self.tree.log)
-        until = time.monotonic() + self.engine.timeout_s
-        while not path.exists():
-            code = self.tree.code
-            if code is not None and not path.exists():
-                told = f"{name} ended with {code}: {self.tree.last_error()}"
-                raise CannotRunError(told, log, "read the log, mend it, and run the same command again")
-            if time.monotonic() > until:
-                told = f"{name} took more than {self.engine.timeout_s:g} s {what}: {self.tree.last_error()}"
-                raise CannotRunError(told, log, "read the log, or give it more time with --engine-timeout")
-            time.sleep(_POLL_S)
+        name, log, limit_s = self.engine.name, str(self.program.log), self.engine.timeout_s
+        try:
+            wait_until(self.program, path.exists, limit_s)
+        except EndedError as error:
+            mend = "read the log, mend it, and run the same command again"
+            raise CannotRunError(f"{name} {error}", log, mend) from error
+        except LateError as error:
+            mend = "read the log, or give it more time with --engine-timeout"
+            raise CannotRunError(f"{name} took more than {limit_s:g} s {what}: {error}", log, mend) from error
 
 
 def _fresh(work: Path) -> Path:

