@@ -71,23 +71,19 @@ class Vllm:
         return tally.answer(question, f"{server.url}{path}", _counts(block) if block else None)
 
     def counters(self, server: Server) -> Counters | None:
-        """Raises ServerError where some of its counters are there and others not."""
+        """Raises ServerError where one of its counters is not there: all are, where it speculates."""
         samples = scrape(server)
         tokens = None if samples is None else counter(samples, _TOKENS)
         if samples is None or tokens is None:
             raise ServerError(
                 f"a metric is missing: {_TOKENS}", f"{server.url}{METRICS}", "start it without --disable-log-stats"
             )
-        rounds = counter(samples, _ROUNDS)
-        if rounds is None:
-            return Counters(tokens, 0)
-        found = Counters(
-            tokens, rounds, counter(samples, _DRAFTED), counter(samples, _ACCEPTED), by_position(samples, _PER_POSITION)
-        )
-        missing = [n for n, v in ((_DRAFTED, found.drafted), (_ACCEPTED, found.accepted)) if v is None]
+        found = {name: counter(samples, name) for name in (_ROUNDS, _DRAFTED, _ACCEPTED)}
+        places = by_position(samples, _PER_POSITION)
+        missing = [name for name, value in {**found, _PER_POSITION: places}.items() if value is None]
         if missing:
             raise ServerError(f"a metric is missing: {missing[0]}", f"{server.url}{METRICS}", "use a release of vLLM")
-        return found
+        return Counters(tokens, found[_ROUNDS] or 0, found[_DRAFTED], found[_ACCEPTED], places)
 
     def drafter_in(self, args: Sequence[str]) -> str | None:
         named: str | None = at(_speculative(args)[0], "model")
