@@ -134,7 +134,7 @@ def test_speed_is_that_of_decoding_after_the_first_token(tmp_path, capsys) -> No
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, capsys) -> None:
-    with serving(engine, {}, NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
+    with serving(engine, {}, "--api-key", "secret", NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
         found = run(capsys, attach(tmp_path, engine, url))["engine"]
     assert (found["name"], found["launched"], found["url"]) == (engine, False, url)
     assert found["version"] == {"sglang": "0.5.23", "vllm": "0.32.0"}[engine]
@@ -174,7 +174,16 @@ WRONG_AT_START = [
     ("sglang", {"release": "0.5.8"}, ("chat",), "--enable-metrics"),
     ("vllm", {"reset_after": 2}, (), "a counter went backwards"),
     ("vllm", {"stray_tokens": 5}, (), "somebody else uses it"),
-    ("vllm", {"without": ["vllm:spec_decode_num_accepted_tokens"]}, (), "a metric is missing"),
+    *[
+        ("vllm", {"without": [name]}, (), f"a metric is missing: {name},")
+        for name in (
+            "vllm:generation_tokens",
+            "vllm:spec_decode_num_drafts",
+            "vllm:spec_decode_num_draft_tokens",
+            "vllm:spec_decode_num_accepted_tokens",
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+        )
+    ],
     ("vllm", {}, ("--engine-args", "--disable-log-stats"), "a metric is missing"),
     ("vllm", {"crash_loading": True}, (), "ended with exit code 1: ValueError: No available memory"),
     ("vllm", {"crash_after": 2}, (), "ended with exit code 17: torch.OutOfMemoryError: CUDA out of memory"),
@@ -212,7 +221,13 @@ def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
 
 def test_nobody_at_the_url(tmp_path, capsys) -> None:
     assert "no healthy server answers there" in refused(capsys, attach(tmp_path, "vllm", "http://127.0.0.1:9"))
-    assert "no URL of a server" in refused(capsys, attach(tmp_path, "vllm", "127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:9", "", "http://:80", "http://127.0.0.1:99999", "http://[::1", "http://h?x"]
+)
+def test_what_is_no_url(url, tmp_path, capsys) -> None:
+    assert "no URL of a server" in refused(capsys, attach(tmp_path, "vllm", url), code=2)
 
 
 @pytest.mark.parametrize(

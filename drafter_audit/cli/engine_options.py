@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class EngineOptions:
 
     def start(self, spec: DrafterSpec, target: str, shape: Shape | None) -> Start:
         """A server on a free port, one for plain decoding where there is no `shape`. Raises UsageError without
-        --engine-python."""
+        --engine-python, and where that is no program."""
         from drafter_audit.bench.process import free_port
         from drafter_audit.bench.questions import method_of, served
         from drafter_audit.bench.wire import Start
@@ -51,6 +52,9 @@ class EngineOptions:
         if self.engine_python is None:
             mend = "name the Python of the engine's own environment, such as /opt/sglang/bin/python"
             raise UsageError("a server cannot be started", "--engine-python", mend)
+        if shutil.which(self.engine_python) is None:
+            mend = "name the Python of the engine's environment"
+            raise UsageError("it cannot be started: no program that runs here", self.engine_python, mend)
         return Start(
             self.engine_python,
             served(target),
