@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from drafter_audit.bench.believe import same_model
+from drafter_audit.bench.counting import counted
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.names import wire_of
-from drafter_audit.bench.wire import Served, Start
+from drafter_audit.bench.wire import Answer, Counts, Served, Start
 from drafter_audit.cli.main import main
 from drafter_audit.errors import ServerError
+from drafter_audit.measure.shape import shape_of
 from tests.engine_servers import (
     DRAFTER,
     PROMPTS,
@@ -212,6 +214,13 @@ def test_a_running_server_is_looked_at_too(engine, plan, steps, env, reason, tmp
         assert reason in refused(capsys, attach(tmp_path, engine, url))
 
 
+@pytest.mark.parametrize(("runs", "named"), [("sglang", "vllm"), ("vllm", "sglang")])
+def test_the_other_engine_is_told_apart(runs, named, tmp_path, capsys) -> None:
+    with serving(runs, {}) as url:
+        found = refused(capsys, attach(tmp_path, named, url))
+    assert {"vllm": "name vLLM's server", "sglang": "name SGLang's server"}[named] in found
+
+
 def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
     plan = {"claims": {"model_path": "/models/t", "speculative_draft_model_path": "/models/d"}}
     with serving("sglang", plan) as url:
@@ -252,6 +261,14 @@ def test_usage(more, reason, tmp_path, capsys, monkeypatch) -> None:
 
 
 # --- smaller parts
+
+
+@pytest.mark.parametrize("counts", [Counts(0), Counts(0, 0, 0, (0,))])
+def test_answers_without_a_round_are_no_measurement(counts) -> None:
+    """As of counters that are there and stand still."""
+    answer = Answer("p0", None, tokens=9, capped=False, first_s=0.1, decode_s=0.1, timed=8, counts=counts)
+    with pytest.raises(ServerError, match="no round for answers of up to 9 tokens"):
+        counted([answer], shape_of(3), "here")
 
 
 def test_names_of_one_model() -> None:

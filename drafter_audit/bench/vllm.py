@@ -58,7 +58,7 @@ class Vllm:
         return _synthetic(theirs)
 
     def told(self, server: Server) -> Told:
-        model, samples = listed_model(server), scrape(server)
+        model, (samples, _) = listed_model(server), _counting(server)
         version = at(server.json("/version"), "version")
         found = Told(version, model["id"], target=model.get("root") or model["id"], steps=_steps(samples))
         config = at(server.json("/server_info?config_format=json"), "vllm_config")
@@ -72,12 +72,7 @@ class Vllm:
 
     def counters(self, server: Server) -> Counters | None:
         """Raises ServerError where one of its counters is not there: all are, where it speculates."""
-        samples = scrape(server)
-        tokens = None if samples is None else counter(samples, _TOKENS)
-        if samples is None or tokens is None:
-            raise ServerError(
-                f"a metric is missing: {_TOKENS}", f"{server.url}{METRICS}", "start it without --disable-log-stats"
-            )
+        samples, tokens = _counting(server)
         found = {name: counter(samples, name) for name in (_ROUNDS, _DRAFTED, _ACCEPTED)}
         places = by_position(samples, _PER_POSITION)
         missing = [name for name, value in {**found, _PER_POSITION: places}.items() if value is None]
@@ -131,10 +126,18 @@ def _synthetic(config: Mapping[str, Any] | None) -> str | None:
     return "its rejection_sample_method is synthetic" if method == "synthetic" else None
 
 
-def _steps(samples: Samples | None) -> int | None:
+def _counting(server: Server) -> tuple[Samples, int]:
+    """Its metrics, and the tokens among them. Raises ServerError for a server that counts none, or is not vLLM's."""
+    samples = scrape(server)
+    tokens = None if samples is None else counter(samples, _TOKENS)
+    if samples is None or tokens is None:
+        mend = "name vLLM's server, one that was started without --disable-log-stats"
+        raise ServerError(f"a metric is missing: {_TOKENS}", f"{server.url}{METRICS}", mend)
+    return samples, tokens
+
+
+def _steps(samples: Samples) -> int | None:
     """0 where it counts tokens and no drafts."""
-    if samples is None or counter(samples, _TOKENS) is None:
-        return None
     if counter(samples, _ROUNDS) is None:
         return 0
     places = by_position(samples, _PER_POSITION)

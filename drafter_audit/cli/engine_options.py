@@ -52,11 +52,8 @@ class EngineOptions:
         if self.engine_python is None:
             mend = "name the Python of the engine's own environment, such as /opt/sglang/bin/python"
             raise UsageError("a server cannot be started", "--engine-python", mend)
-        if shutil.which(self.engine_python) is None:
-            mend = "name the Python of the engine's environment"
-            raise UsageError("it cannot be started: no program that runs here", self.engine_python, mend)
         return Start(
-            self.engine_python,
+            program(self.engine_python),
             served(target),
             served(spec.ref),
             method_of(spec),
@@ -116,6 +113,14 @@ def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple
         else:
             parts[-1] += f",{part}"
     return name, dict(_pair(context, param, part) for part in parts)
+
+
+def program(python: str) -> str:
+    """`python` as it was given. Raises UsageError where that is nothing that can be run, before anything is begun."""
+    if shutil.which(python) is None:
+        mend = "name the Python of the engine's environment"
+        raise UsageError("it cannot be started: no program that runs here", python, mend)
+    return python
 
 
 def words(arguments: Sequence[str]) -> tuple[str, ...]:
