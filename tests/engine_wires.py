@@ -173,7 +173,8 @@ class VllmWire:
     def add(self, engine: int, tokens: int, histogram: list[int]) -> None:
         """v1/metrics/loggers.py:799 and v1/spec_decode/metrics.py SpecDecodingProm, registered where it speculates."""
         label, rounds = {"engine": str(engine)}, sum(histogram)
-        self.metrics.add("vllm:generation_tokens", tokens, **label)
+        if "vllm:generation_tokens" not in self.plan.without:
+            self.metrics.add("vllm:generation_tokens", tokens, **label)
         if not self.steps:
             return
         counts = {
@@ -184,8 +185,8 @@ class VllmWire:
         for name, value in counts.items():
             if name not in self.plan.without:
                 self.metrics.add(name, value, **label)
-        for place in range(self.steps):
-            name = "vllm:spec_decode_num_accepted_tokens_per_pos"
+        name = "vllm:spec_decode_num_accepted_tokens_per_pos"
+        for place in range(0 if name in self.plan.without else self.steps):
             self.metrics.add(name, sum(histogram[place + 1 :]), position=str(place), **label)
 
     def page(self, path: str, query: str) -> Page | None:

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from drafter_audit.bench.believe import same_model
+from drafter_audit.bench.counting import counted
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.names import wire_of
-from drafter_audit.bench.wire import Served, Start
+from drafter_audit.bench.wire import Answer, Counts, Served, Start
 from drafter_audit.cli.main import main
 from drafter_audit.errors import ServerError
+from drafter_audit.measure.shape import shape_of
 from tests.engine_servers import (
     DRAFTER,
     PROMPTS,
@@ -134,7 +136,7 @@ def test_speed_is_that_of_decoding_after_the_first_token(tmp_path, capsys) -> No
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, capsys) -> None:
-    with serving(engine, {}, NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
+    with serving(engine, {}, "--api-key", "secret", NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
         found = run(capsys, attach(tmp_path, engine, url))["engine"]
     assert (found["name"], found["launched"], found["url"]) == (engine, False, url)
     assert found["version"] == {"sglang": "0.5.23", "vllm": "0.32.0"}[engine]
@@ -174,7 +176,16 @@ WRONG_AT_START = [
     ("sglang", {"release": "0.5.8"}, ("chat",), "--enable-metrics"),
     ("vllm", {"reset_after": 2}, (), "a counter went backwards"),
     ("vllm", {"stray_tokens": 5}, (), "somebody else uses it"),
-    ("vllm", {"without": ["vllm:spec_decode_num_accepted_tokens"]}, (), "a metric is missing"),
+    *[
+        ("vllm", {"without": [name]}, (), f"a metric is missing: {name},")
+        for name in (
+            "vllm:generation_tokens",
+            "vllm:spec_decode_num_drafts",
+            "vllm:spec_decode_num_draft_tokens",
+            "vllm:spec_decode_num_accepted_tokens",
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+        )
+    ],
     ("vllm", {}, ("--engine-args", "--disable-log-stats"), "a metric is missing"),
     ("vllm", {"crash_loading": True}, (), "ended with exit code 1: ValueError: No available memory"),
     ("vllm", {"crash_after": 2}, (), "ended with exit code 17: torch.OutOfMemoryError: CUDA out of memory"),
@@ -203,6 +214,13 @@ def test_a_running_server_is_looked_at_too(engine, plan, steps, env, reason, tmp
         assert reason in refused(capsys, attach(tmp_path, engine, url))
 
 
+@pytest.mark.parametrize(("runs", "named"), [("sglang", "vllm"), ("vllm", "sglang")])
+def test_the_other_engine_is_told_apart(runs, named, tmp_path, capsys) -> None:
+    with serving(runs, {}) as url:
+        found = refused(capsys, attach(tmp_path, named, url))
+    assert {"vllm": "name vLLM's server", "sglang": "name SGLang's server"}[named] in found
+
+
 def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
     plan = {"claims": {"model_path": "/models/t", "speculative_draft_model_path": "/models/d"}}
     with serving("sglang", plan) as url:
@@ -212,7 +230,13 @@ def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
 
 def test_nobody_at_the_url(tmp_path, capsys) -> None:
     assert "no healthy server answers there" in refused(capsys, attach(tmp_path, "vllm", "http://127.0.0.1:9"))
-    assert "no URL of a server" in refused(capsys, attach(tmp_path, "vllm", "127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:9", "", "http://:80", "http://127.0.0.1:99999", "http://[::1", "http://h?x"]
+)
+def test_what_is_no_url(url, tmp_path, capsys) -> None:
+    assert "no URL of a server" in refused(capsys, attach(tmp_path, "vllm", url), code=2)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +248,8 @@ def test_nobody_at_the_url(tmp_path, capsys) -> None:
         (("--launch", "--served-drafter", "x"), "--served-drafter is for --url"),
         (("--launch",), "a server cannot be started"),
         (("--launch", "--engine-python", "/no/such/python"), "it cannot be started"),
-        (("--launch", "--engine-python", "python", "--engine-args", "--port 1"), "--port is set by this command"),
-        (("--launch", "--engine-python", "python", "--topk", "4"), "a tree of top-k 4"),
+        (("--launch", "--engine-python", sys.executable, "--engine-args", "--port 1"), "--port is set by this command"),
+        (("--launch", "--engine-python", sys.executable, "--topk", "4"), "a tree of top-k 4"),
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),
     ],
@@ -237,6 +261,14 @@ def test_usage(more, reason, tmp_path, capsys, monkeypatch) -> None:
 
 
 # --- smaller parts
+
+
+@pytest.mark.parametrize("counts", [Counts(0), Counts(0, 0, 0, (0,))])
+def test_answers_without_a_round_are_no_measurement(counts) -> None:
+    """As of counters that are there and stand still."""
+    answer = Answer("p0", None, tokens=9, capped=False, first_s=0.1, decode_s=0.1, timed=8, counts=counts)
+    with pytest.raises(ServerError, match="no round for answers of up to 9 tokens"):
+        counted([answer], shape_of(3), "here")
 
 
 def test_names_of_one_model() -> None:

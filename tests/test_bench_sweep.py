@@ -57,7 +57,7 @@ def nearly(value: float) -> object:
 
 def test_the_story_of_a_night(tmp_path, capsys) -> None:
     """What tokens/s were measured there is found here, which cell is best, and why."""
-    told, said = swept(capsys, words(tmp_path, STORY, "--steps", "1,2,6", "--env-set", NCCL, "--what-if", "2.8"))
+    told, said = swept(capsys, words(tmp_path, STORY, "--steps", "1,2,10", "--env-set", NCCL, "--what-if", "2.8"))
     assert "8 of 8 servers to start: up to 2 h 0 min" in said
     plain = {row["env_set"]: row["tokens_per_s"] for row in told["plain"]}
     assert plain == {"default": nearly(62.9), "nccl-ll": nearly(88.8)}
@@ -74,7 +74,7 @@ def test_the_story_of_a_night(tmp_path, capsys) -> None:
     assert told["next_lever"] == "communication"  # a verification takes twice as long as a plain token
     assert [row["status"] for row in (*told["plain"], *told["rows"])] == ["done"] * 8
     # again, nothing is started: the words for people come from what lies on disk
-    table = words(tmp_path, STORY, "--steps", "1,2,6", "--env-set", NCCL)
+    table = words(tmp_path, STORY, "--steps", "1,2,10", "--env-set", NCCL)
     assert main([*table, "--format", "table"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "nccl-ll, 2 steps: 9" in shown
@@ -134,6 +134,31 @@ def test_with_a_recording_its_prompts_are_asked_and_hopeless_cells_are_not_start
     assert "in the replay" in told["rows"][2]["reason"]
     assert told["prompts"]["count"] == tiny_recording.manifest.count
     assert told["best"]["steps"] == 1
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path, capsys) -> None:
+    (tmp_path / "night").mkdir()
+    (tmp_path / "night" / "theirs").touch()
+    assert main(words(tmp_path, QUICK, "--steps", "1")) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, "it holds 'theirs' and no sweep" in printed.err) == ("", True)
+    assert [path.name for path in (tmp_path / "night").iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (("--engine-python", "/no/such/python"), "it cannot be started"),
+        (("--engine-args", "--port 1"), "--port is set by this command"),
+        (("--engine-args", "'open"), "no arguments"),
+    ],
+)
+def test_what_starts_no_server_is_not_a_night_of_failures(more, reason, tmp_path, capsys) -> None:
+    assert main(words(tmp_path, QUICK, "--steps", "1", *more)) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, len(printed.err.splitlines())) == ("", 1)
+    assert reason in printed.err
+    assert not (tmp_path / "night").exists()  # so that the mended command may take it
 
 
 @pytest.mark.parametrize(

@@ -271,9 +271,10 @@ def test_the_first_prompts_have_all_boundaries_and_the_rest_the_chosen_ones(pyth
     [
         (["--engine-args", "--tensor-parallel-size 2"], "add --engine vllm"),
         (["--engine", "vllm"], "--engine-python"),
-        (["--engine", "vllm", "--engine-python", "python", "--device-map", "auto"], "say it in --engine-args"),
-        (["--engine", "vllm", "--engine-python", "python", "--env", "NCCL"], "write NAME=VALUE"),
-        (["--engine", "vllm", "--engine-python", "python", "--dtype", "int8"], "no dtype 'int8'"),
+        (["--engine", "vllm", "--engine-python", "/no/such/python"], "it cannot be started"),
+        (["--engine", "vllm", "--engine-python", sys.executable, "--device-map", "auto"], "say it in --engine-args"),
+        (["--engine", "vllm", "--engine-python", sys.executable, "--env", "NCCL"], "write NAME=VALUE"),
+        (["--engine", "vllm", "--engine-python", sys.executable, "--dtype", "int8"], "no dtype 'int8'"),
     ],
 )
 def test_no_option_is_passed_over(

@@ -88,6 +88,7 @@ class Store:
     def begin(self, asked: Mapping[str, Any]) -> None:
         """Takes the folder for what is `asked`, or goes on with it. Raises UsageError where it holds another sweep."""
         plan = self.folder / _PLAN
+        self._check_ours()
         try:
             self._cells.mkdir(parents=True, exist_ok=True)
             held = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else None
@@ -100,6 +101,14 @@ class Store:
             differ = [name for name in wanted if not isinstance(held, dict) or held.get(name) != wanted[name]]
             what = f"it holds a sweep that was asked otherwise ({', '.join(differ) or 'in more'})"
             raise UsageError(what, str(self.folder), _ANOTHER)
+
+    def _check_ours(self) -> None:
+        """Raises UsageError for a folder that holds other things and no sweep."""
+        if not self.folder.is_dir() or (self.folder / _PLAN).exists():
+            return
+        others = sorted(path.name for path in self.folder.iterdir() if path.name != self._cells.name)
+        if others:
+            raise UsageError(f"it holds {others[0]!r} and no sweep", str(self.folder), "name a new or empty folder")
 
     def find(self, cell: Cell) -> Outcome | None:
         """What an earlier run measured; a cell that failed is tried again. Raises UsageError for a damaged file."""

@@ -15,6 +15,7 @@ from drafter_audit.measure.shape import Shape
 
 DEFINITION = "1 + A/S"
 SERVER_DEFINITION = "N/S: emitted tokens per round, those of the prefill included, cut at the end"
+_NO_ROUND = "see in its log whether it speculates"
 _CONTRADICTION = "use a release of the engine whose counts hold, and report it to the engine"
 
 
@@ -74,11 +75,21 @@ def counted(answers: Sequence[Answer], shape: Shape | None, where: str) -> Count
     told = tuple(answer for answer in answers if answer.counts is not None)
     if shape is None or not told:
         return Counted(shape, tuple(answers), None)
+    _check_rounds(told, where)
     try:
         acceptance, notes = _acceptance(told, shape)
     except ValueError as error:
         raise ServerError(f"its counts contradict each other: {error}", where, _CONTRADICTION) from error
     return Counted(shape, tuple(answers), acceptance, notes)
+
+
+def _check_rounds(answers: Sequence[Answer], where: str) -> None:
+    """Raises ServerError for answers of several tokens of which no round was counted: it did not speculate."""
+    if any(answer.counts.rounds for answer in answers if answer.counts):
+        return
+    longest = max(answer.tokens for answer in answers)
+    if longest > 1:
+        raise ServerError(f"it counted no round for answers of up to {longest} tokens", where, _NO_ROUND)
 
 
 def _acceptance(answers: tuple[Answer, ...], shape: Shape) -> tuple[Acceptance | None, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from drafter_audit.errors import LostServerError, ServerError
+from drafter_audit.errors import LostServerError, ServerError, UsageError
 
 CONNECT_S = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -30,13 +30,13 @@ class Event:
 class Server:
     """One server at `url`. `answer_s`: how long it may be silent before an answer counts as lost.
 
-    All that fails raises ServerError.
+    Raises UsageError for what is no URL of a server. All that fails later raises ServerError.
     """
 
     def __init__(self, url: str, *, answer_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
-        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
-            raise ServerError("no URL of a server", repr(url), "give one such as http://127.0.0.1:30000")
+        if not _is_of_a_server(self.url):
+            raise UsageError("no URL of a server", repr(url), "give one such as http://127.0.0.1:30000")
         # A proxy that the environment names is not for this machine.
         self._client = httpx2.Client(
             base_url=self.url, timeout=httpx2.Timeout(answer_s, connect=CONNECT_S), trust_env=not self.is_local
@@ -112,3 +112,12 @@ class Server:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise LostServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error
+
+
+def _is_of_a_server(url: str) -> bool:
+    """Whether it names a host of HTTP, a port that can be, and nothing behind them but a path."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.query
+    except ValueError:  # an address or a port that cannot be
+        return False

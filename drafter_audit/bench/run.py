@@ -13,7 +13,7 @@ from drafter_audit.bench.believe import Expected, check, told_by
 from drafter_audit.bench.counting import counted, counts_of
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.launching import deaths_told, wait_until_healthy
-from drafter_audit.bench.listener import telling
+from drafter_audit.bench.listener import telling, without_secrets
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.result import EngineFacts, EngineResult
 from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
@@ -80,8 +80,7 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
     Raises ServerError; UsageError for arguments that are not the user's to give.
     """
     _check_installed()
-    _check_args(wire, start)
-    command = wire.command(start)
+    command = checked_command(wire, start)
     added = {**wire.environment(), **how.env}
     env = {**os.environ, **added}
     simulated = wire.simulated(start.args, env)
@@ -113,7 +112,7 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
         wire.name,
         told.version,
         server.url,
-        told.args,
+        None if told.args is None else without_secrets(told.args),
         told.env,
         launched=up.started is not None,
         start_s=up.start_s,
@@ -199,8 +198,10 @@ def _check_installed() -> None:
     check_installed()
 
 
-def _check_args(wire: Wire, start: Start) -> None:
-    """Raises UsageError for an argument that is set here: it would be given twice."""
+def checked_command(wire: Wire, start: Start) -> list[str]:
+    """The words that start a server. Raises UsageError for an argument that is set here: it would be given twice; and
+    for what the engine does not take."""
     taken = [name for arg in start.args if (name := arg.partition("=")[0]) in wire.reserved]
     if taken:
         raise UsageError(f"{taken[0]} is set by this command", "--engine-args", "leave it out there")
+    return wire.command(start)

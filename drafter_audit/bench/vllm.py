@@ -58,7 +58,7 @@ class Vllm:
         return _synthetic(theirs)
 
     def told(self, server: Server) -> Told:
-        model, samples = listed_model(server), scrape(server)
+        model, (samples, _) = listed_model(server), _counting(server)
         version = at(server.json("/version"), "version")
         found = Told(version, model["id"], target=model.get("root") or model["id"], steps=_steps(samples))
         config = at(server.json("/server_info?config_format=json"), "vllm_config")
@@ -71,23 +71,14 @@ class Vllm:
         return tally.answer(question, f"{server.url}{path}", _counts(block) if block else None)
 
     def counters(self, server: Server) -> Counters | None:
-        """Raises ServerError where some of its counters are there and others not."""
-        samples = scrape(server)
-        tokens = None if samples is None else counter(samples, _TOKENS)
-        if samples is None or tokens is None:
-            raise ServerError(
-                f"a metric is missing: {_TOKENS}", f"{server.url}{METRICS}", "start it without --disable-log-stats"
-            )
-        rounds = counter(samples, _ROUNDS)
-        if rounds is None:
-            return Counters(tokens, 0)
-        found = Counters(
-            tokens, rounds, counter(samples, _DRAFTED), counter(samples, _ACCEPTED), by_position(samples, _PER_POSITION)
-        )
-        missing = [n for n, v in ((_DRAFTED, found.drafted), (_ACCEPTED, found.accepted)) if v is None]
+        """Raises ServerError where one of its counters is not there: all are, where it speculates."""
+        samples, tokens = _counting(server)
+        found = {name: counter(samples, name) for name in (_ROUNDS, _DRAFTED, _ACCEPTED)}
+        places = by_position(samples, _PER_POSITION)
+        missing = [name for name, value in {**found, _PER_POSITION: places}.items() if value is None]
         if missing:
             raise ServerError(f"a metric is missing: {missing[0]}", f"{server.url}{METRICS}", "use a release of vLLM")
-        return found
+        return Counters(tokens, found[_ROUNDS] or 0, found[_DRAFTED], found[_ACCEPTED], places)
 
     def drafter_in(self, args: Sequence[str]) -> str | None:
         named: str | None = at(_speculative(args)[0], "model")
@@ -135,10 +126,18 @@ def _synthetic(config: Mapping[str, Any] | None) -> str | None:
     return "its rejection_sample_method is synthetic" if method == "synthetic" else None
 
 
-def _steps(samples: Samples | None) -> int | None:
+def _counting(server: Server) -> tuple[Samples, int]:
+    """Its metrics, and the tokens among them. Raises ServerError for a server that counts none, or is not vLLM's."""
+    samples = scrape(server)
+    tokens = None if samples is None else counter(samples, _TOKENS)
+    if samples is None or tokens is None:
+        mend = "name vLLM's server, one that was started without --disable-log-stats"
+        raise ServerError(f"a metric is missing: {_TOKENS}", f"{server.url}{METRICS}", mend)
+    return samples, tokens
+
+
+def _steps(samples: Samples) -> int | None:
     """0 where it counts tokens and no drafts."""
-    if samples is None or counter(samples, _TOKENS) is None:
-        return None
     if counter(samples, _ROUNDS) is None:
         return 0
     places = by_position(samples, _PER_POSITION)

@@ -42,7 +42,7 @@ class EngineOptions:
 
     def start(self, spec: DrafterSpec, target: str, shape: Shape | None) -> Start:
         """A server on a free port, one for plain decoding where there is no `shape`. Raises UsageError without
-        --engine-python."""
+        --engine-python, and where that is no program."""
         from drafter_audit.bench.launching import free_port
         from drafter_audit.bench.questions import method_of, served
         from drafter_audit.bench.wire import Start
@@ -51,7 +51,7 @@ class EngineOptions:
             mend = "name the Python of the engine's own environment, such as /opt/sglang/bin/python"
             raise UsageError("a server cannot be started", "--engine-python", mend)
         return Start(
-            self.engine_python,
+            program(self.engine_python),
             served(target),
             served(spec.ref),
             method_of(spec),
@@ -111,6 +111,16 @@ def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple
         else:
             parts[-1] += f",{part}"
     return name, dict(_pair(context, param, part) for part in parts)
+
+
+def program(python: str) -> str:
+    """`python` as it was given. Raises UsageError where that is nothing that can be run, before anything is begun."""
+    import shutil
+
+    if shutil.which(python) is None:
+        mend = "name the Python of the engine's environment"
+        raise UsageError("it cannot be started: no program that runs here", python, mend)
+    return python
 
 
 def words(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -117,6 +117,7 @@ def swept_over_servers(
     plan, known = _planned(context, drafter, target, dtype, steps, answers, recorded)
     sets = [EnvSet(NO_VARIABLES, {}), *(EnvSet(name, env) for name, env in servers.env_set)]
     store = Store(servers.out)
+    _check_start(plan, engine, steps[0])
     store.begin(_asked(plan, engine))
     cells = tuple(cells_of(sets, steps))
     new = sum(store.find(cell) is None for cell in cells)
@@ -169,6 +170,14 @@ def _asked(plan: Plan, engine: EngineOptions) -> dict[str, Any]:
         "measured_with": plan.asked.provenance.to_dict(),
         "max_new_tokens": plan.asked.questions[0].max_new_tokens,
     }
+
+
+def _check_start(plan: Plan, engine: EngineOptions, steps: int) -> None:
+    """Raises UsageError for what no server could be started with: it is no cell's failure."""
+    from drafter_audit.bench.run import checked_command
+    from drafter_audit.measure.shape import shape_of
+
+    checked_command(engine.wire, engine.start(plan.spec, plan.target, shape_of(steps)))
 
 
 def _held(cells: Sequence[Cell], store: Store) -> list[Outcome]:

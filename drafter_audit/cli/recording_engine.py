@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from drafter_audit.cli.engine_options import STARTED_BY, words
+from drafter_audit.cli.engine_options import STARTED_BY, program, words
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.errors import UsageError
@@ -49,7 +49,7 @@ class RecordingEngine:
             raise UsageError("an engine starts its own ranks", "torchrun", mend)
         trusted = ("--trust-remote-code",) if target.trust_remote_code else ()
         arguments = (*trusted, *words(self.engine_args))
-        return Engine(self.engine_python, arguments, self.env, float(self.engine_timeout), self.engine)
+        return Engine(program(self.engine_python), arguments, self.env, float(self.engine_timeout), self.engine)
 
 
 def recording_engine(command: Callable[..., object]) -> Callable[..., object]:

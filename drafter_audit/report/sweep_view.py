@@ -50,11 +50,11 @@ def _table(result: SweepResult) -> Table:
     """Columns that no row fills are left out, and those of trees where all are chains."""
     columns = (*_SHAPES, *_COLUMNS) if any(row.acceptance.topk > 1 for row in result.rows) else _COLUMNS
     filled = [(name, cell) for name, cell in columns if any(cell(row) != NOTHING for row in result.rows)]
-    rows = tuple((*(cell(row) for _, cell in filled), "best" if row is result.best else "") for row in result.rows)
-    ref = result.provenance.drafter.ref
-    return Table(
-        (*(name for name, _ in filled), ""), rows, f"{ref}: accept_len by steps", frozenset(range(len(filled)))
-    )
+    if result.best is not None:
+        filled.append(("", lambda row: "best" if row is result.best else ""))
+    rows = tuple(tuple(cell(row) for _, cell in filled) for row in result.rows)
+    title = f"{result.provenance.drafter.ref}: accept_len by steps"
+    return Table(tuple(name for name, _ in filled), rows, title, frozenset(i for i, (n, _) in enumerate(filled) if n))
 
 
 def _conclusions(result: SweepResult) -> Iterator[str]:
