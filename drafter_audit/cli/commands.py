@@ -21,28 +21,30 @@ _LINES = {
 }
 
 
+class _Listed(click.Command):
+    """Stands for a command that is not loaded: click lists it, and guesses it where it is mistyped."""
+
+
 class Commands(click.Group):
-    """A group that knows its commands' names and lines, so that its help loads none of them. `commands` holds names
-    alone, from which click lists them and says which was meant."""
+    """A group that knows its commands' names and lines, so that its help loads none of them."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - click's own
-        super().__init__(commands=[click.Command(name) for name in _LINES], **settings)
+        super().__init__(commands=[_Listed(name) for name in _LINES], **settings)
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command | None:
-        return command(cmd_name) if cmd_name in _LINES else None
+        known = self.commands.get(cmd_name)
+        return _loaded(cmd_name) if isinstance(known, _Listed) else known
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_LINES.items()))
 
 
-def command(name: str) -> click.Command:
-    """Raises KeyError for a name that is none."""
-    _LINES[name]
+def every_command() -> dict[str, click.Command]:
+    return {name: _loaded(name) for name in _LINES}
+
+
+def _loaded(name: str) -> click.Command:
     found = getattr(import_module(f"drafter_audit.cli.{name}"), name)
     assert isinstance(found, click.Command)
     return found
-
-
-def every_command() -> dict[str, click.Command]:
-    return {name: command(name) for name in _LINES}
