@@ -10,7 +10,6 @@ from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.wire import Answer, Counts
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.acceptance import Acceptance, PromptCounts
-from drafter_audit.measure.loops import loops
 from drafter_audit.measure.shape import Shape
 
 DEFINITION = "1 + A/S"
@@ -162,7 +161,7 @@ def _prompt(answer: Answer, shape: Shape) -> PromptCounts:
         _padded(counts.histogram, shape),
         overshoot=_overshoot(answer) or 0,
         capped=answer.capped,
-        degenerate=answer.ids is not None and loops(answer.ids),
+        degenerate=answer.degenerate,
     )
     if (found.rounds, found.accepted) != (counts.rounds, counts.accepted):
         raise ValueError(f"{counts} of {answer.id!r}")

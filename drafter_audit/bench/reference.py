@@ -74,11 +74,10 @@ class Beside:
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        from drafter_audit.measure.bootstrap import ratio_interval
+        from drafter_audit.measure.bootstrap import interval_of_rounds
 
-        counts = [p.counts for p in self.reference.prompts if p.counts.rounds] if self.reference else []
-        found = ratio_interval([c.accepted for c in counts], [c.rounds for c in counts], seed=self._seed)
-        return None if found is None else (1 + found[0], 1 + found[1])
+        prompts = self.reference.prompts if self.reference else ()
+        return interval_of_rounds([_accepted(prompt) for prompt in prompts], seed=self._seed)
 
     @property
     def same_text(self) -> int:

@@ -12,7 +12,7 @@ from drafter_audit.bench.wire import Answer
 from drafter_audit.decode.result import DecodeResult, Provenance
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.measure.costs import NOT_MEASURED, check_reachable
-from drafter_audit.measure.loops import loops, why_not_measured
+from drafter_audit.measure.loops import why_not_measured
 from drafter_audit.measure.step_bounds import tokens_per_s_at
 
 Interval = tuple[float, float]
@@ -40,14 +40,6 @@ class EngineFacts:
             "env": None if self.env is None else dict(self.env),
             "not_verified": list(self.not_verified),
         }
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How an answer ended."""
-
-    capped: bool
-    degenerate: bool
 
 
 @dataclass(frozen=True)
@@ -79,15 +71,12 @@ class EngineResult:
     @cached_property
     def interval(self) -> Interval | None:
         """Of accept_len, 95%, by prompts."""
-        from drafter_audit.measure.bootstrap import ratio_interval
+        from drafter_audit.measure.bootstrap import interval_of_rounds
 
         if self.acceptance is None:
             return None
-        each = [answer.counts for answer in self.answers if answer.counts and answer.counts.rounds]
-        found = ratio_interval(
-            [counts.accepted or 0 for counts in each], [counts.rounds for counts in each], seed=self.provenance.seed
-        )
-        return None if found is None else (1 + found[0], 1 + found[1])
+        each = [answer.counts for answer in self.answers if answer.counts]
+        return interval_of_rounds([(counts.accepted or 0, counts.rounds) for counts in each], seed=self.provenance.seed)
 
     @property
     def decode_s(self) -> float:
@@ -114,10 +103,6 @@ class EngineResult:
         return self.decode_s / rounds if rounds and self.decode_s else None
 
     @property
-    def ended(self) -> tuple[Ended, ...]:
-        return tuple(Ended(a.capped, a.ids is not None and loops(a.ids)) for a in self.answers)
-
-    @property
     def answers_to_what_if(self) -> tuple[tuple[float, float], ...]:
         """Each accept_len with the tokens per second it would be worth, at the cycle that was measured."""
         length, speed = self.accept_len, self.tokens_per_s
@@ -138,7 +123,7 @@ class EngineResult:
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_interval": _listed(self.tokens_per_s_interval),
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
-            "unmeasured": why_not_measured(self.ended),
+            "unmeasured": why_not_measured(self.answers),
             "engine": self.engine.to_dict(),
             "notes": [*self.counted.notes, *self.notes],
         }
@@ -147,7 +132,7 @@ class EngineResult:
         """The fields of `decode` that are counted."""
         if self.acceptance is not None:
             told = DecodeResult(self.provenance, self.acceptance).to_dict()
-            return {**told, "accept_len_interval": _listed(self.interval), **self._loops()}
+            return {**told, "accept_len_interval": _listed(self.interval), **self._ends()}
         counted = self.counted
         return {
             **self.provenance.to_dict(),
@@ -158,18 +143,15 @@ class EngineResult:
             "topk": counted.shape.topk if counted.shape else 1,
             "num_draft_tokens": counted.verified,
             "unknown": list(_NOT_COUNTED),
-            **self._stop(),
-            **self._loops(),
+            **self._ends(),
         }
 
-    def _stop(self) -> dict[str, Any]:
+    def _ends(self) -> dict[str, Any]:
+        """Loops are null where an answer's tokens are not told."""
         capped = sum(answer.capped for answer in self.answers)
-        return {"stop": {"eos": len(self.answers) - capped, "cap": capped}}
-
-    def _loops(self) -> dict[str, Any]:
-        """Null where an answer's tokens are not told."""
         known = all(answer.ids is not None for answer in self.answers)
-        return {"degenerate": sum(one.degenerate for one in self.ended) if known else None, **self._stop()}
+        looping = sum(answer.degenerate for answer in self.answers) if known else None
+        return {"degenerate": looping, "stop": {"eos": len(self.answers) - capped, "cap": capped}}
 
 
 _NOT_COUNTED = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from drafter_audit.bench.cells import Cell, Outcome, Store
@@ -103,7 +103,3 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def done(outcomes: Sequence[Outcome]) -> Iterator[Outcome]:
-    return (outcome for outcome in outcomes if outcome.status == "done")

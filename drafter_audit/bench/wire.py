@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.metrics import Counters
+from drafter_audit.measure.loops import loops
 from drafter_audit.measure.shape import Shape
 
 EngineName = Literal["vllm", "sglang"]
@@ -100,6 +102,11 @@ class Answer:
     ids: tuple[int, ...] | None = None
     counts: Counts | None = None
     pieces: tuple[int, ...] = ()
+
+    @cached_property
+    def degenerate(self) -> bool:
+        """Whether it ends in a loop; False where its tokens are not told."""
+        return self.ids is not None and loops(self.ids)
 
     @property
     def rounds(self) -> tuple[int, ...] | None:

@@ -120,7 +120,7 @@ def end_unmeasured_by(context: click.Context, results: Sequence[EngineResult]) -
     from drafter_audit.measure.loops import why_not_measured
     from drafter_audit.report.sink import tell
 
-    reasons = sorted({reason for each in results if (reason := why_not_measured(each.ended)) is not None})
+    reasons = sorted({reason for each in results if (reason := why_not_measured(each.answers)) is not None})
     for reason in reasons:
         tell(f"not measured: {reason}")
     if reasons:

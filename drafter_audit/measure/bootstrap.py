@@ -47,8 +47,13 @@ class Difference:
 
 def accept_len_interval(acceptance: Acceptance, *, seed: int = 0) -> Interval | None:
     """Of the pooled 1 + A/S; None where the counts of prompts are unknown or only one took any round."""
-    answers = [prompt for prompt in acceptance.per_prompt if prompt.rounds]
-    found = ratio_interval([p.accepted for p in answers], [p.rounds for p in answers], seed=seed)
+    return interval_of_rounds([(prompt.accepted, prompt.rounds) for prompt in acceptance.per_prompt], seed=seed)
+
+
+def interval_of_rounds(counts: Sequence[Ratio], *, seed: int = 0) -> Interval | None:
+    """Of the pooled 1 + A/S, an (A, S) a prompt; None where fewer than two took any round."""
+    both = [(accepted, rounds) for accepted, rounds in counts if rounds]
+    found = ratio_interval([accepted for accepted, _ in both], [rounds for _, rounds in both], seed=seed)
     return None if found is None else (1 + found[0], 1 + found[1])
 
 
