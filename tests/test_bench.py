@@ -229,7 +229,8 @@ def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
 
 
 def test_nobody_at_the_url(tmp_path, capsys) -> None:
-    assert "no healthy server answers there" in refused(capsys, attach(tmp_path, "vllm", "http://127.0.0.1:9"))
+    said = refused(capsys, attach(tmp_path, "vllm", "http://me:secret@127.0.0.1:9"))
+    assert "no healthy server answers there, http://127.0.0.1:9/health" in said
 
 
 @pytest.mark.parametrize(

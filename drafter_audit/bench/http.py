@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,18 +29,20 @@ class Event:
 
 
 class Server:
-    """One server at `url`. `answer_s`: how long it may be silent before an answer counts as lost.
+    """One server at `url`, which is told on without the name and password that it may hold.
 
-    Raises UsageError for what is no URL of a server. All that fails later raises ServerError.
+    `answer_s`: how long it may be silent before an answer counts as lost. Raises UsageError for what is no URL of a
+    server. All that fails later raises ServerError.
     """
 
     def __init__(self, url: str, *, answer_s: float = 600.0) -> None:
-        self.url = url.rstrip("/")
-        if not _is_of_a_server(self.url):
-            raise UsageError("no URL of a server", repr(url), "give one such as http://127.0.0.1:30000")
+        whole = url.rstrip("/")
+        self.url = _shown(whole)
+        if not _is_of_a_server(whole):
+            raise UsageError("no URL of a server", repr(_shown(url)), "give one such as http://127.0.0.1:30000")
         # A proxy that the environment names is not for this machine.
         self._client = httpx2.Client(
-            base_url=self.url, timeout=httpx2.Timeout(answer_s, connect=CONNECT_S), trust_env=not self.is_local
+            base_url=whole, timeout=httpx2.Timeout(answer_s, connect=CONNECT_S), trust_env=not self.is_local
         )
 
     @property
@@ -112,6 +115,15 @@ class Server:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise LostServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error
+
+
+def _shown(url: str) -> str:
+    """Without a name and a password before the host: errors and results tell it.
+
+    >>> _shown("http://me:secret@host:8000/v"), _shown("http://host/a@b")
+    ('http://host:8000/v', 'http://host/a@b')
+    """
+    return re.sub("//[^/]*@", "//", url, count=1)
 
 
 def _is_of_a_server(url: str) -> bool:
