@@ -246,6 +246,13 @@ def test_no_temperature(python: str, tmp_path: Path) -> None:
         record_served(warm, tmp_path / "rec")
 
 
+def test_a_temperature_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--target", str(tmp_path / "no"), "--prompts", "no.jsonl", "-o", str(tmp_path / "rec")]
+    engine = ["--engine", "vllm", "--engine-python", sys.executable, "--temperature", "0.5"]
+    assert main(["record", *words, *engine]) == 2
+    assert "recorded greedily" in capsys.readouterr().err
+
+
 def test_boundary_0_of_a_family_that_vllm_cannot_tap(tmp_path: Path) -> None:
     folder = tmp_path / "target"
     folder.mkdir()

@@ -74,17 +74,18 @@ def recorded_by(
 ) -> None:
     """As `recorded`, with the target run by `engine`. Raises AuditError."""
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.recording.engine.make import Served, record_served
+    from drafter_audit.recording.engine.make import Served, check_greedy, log_of, record_served
     from drafter_audit.recording.engine.target import served_target
     from drafter_audit.report.sink import tell
 
+    check_greedy(answers.temperature)  # before anything long is read
     wanted = _wanted(drafters, folder, answers, states)
     served = served_target(target.ref or target_of(wanted.specs), target.dtype)
     ready = wanted.of(served, command, trust_remote_code=target.trust_remote_code)
     ready = _given_by(engine.name, served, ready, named=states.boundaries not in ("default", "all"))
     _tell_size(served, ready)
-    log = folder / ".engine" / "log"
-    tell(f"for answers that are missing {engine.name} loads the target, which may take long: its log is {log}")
+    loads = f"for answers that are missing {engine.name} loads the target, which may take long"
+    tell(f"{loads}: its log is {log_of(folder)}")
     with watch_prompts("Recording", len(ready.given)) as watch:
         record_served(Served(served, ready.given, ready.settings, engine, ready.origin), folder, watch)
 

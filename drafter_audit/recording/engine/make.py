@@ -25,6 +25,11 @@ WORKER = Path(__file__).with_name("vllm_worker.py")
 _LOG = "log"
 
 
+def log_of(folder: Path) -> Path:
+    """The engine's log beside the recording in `folder`."""
+    return folder / ENGINE / _LOG
+
+
 @dataclass(frozen=True)
 class Served:
     """What is asked of an engine: which target, which prompts, how, and where they come from."""
@@ -89,10 +94,15 @@ def record_served(served: Served, folder: Path, watch: Callable[[int], None] = l
     store.finish()
 
 
+def check_greedy(temperature: float) -> None:
+    """Raises UsageError for a temperature."""
+    if temperature:
+        raise UsageError("an engine's answers are recorded greedily", "--temperature", "leave it out")
+
+
 def _check(served: Served) -> None:
     target, settings = served.target, served.settings
-    if settings.temperature:
-        raise UsageError("an engine's answers are recorded greedily", "--temperature", "leave it out")
+    check_greedy(settings.temperature)
     checked_boundaries(settings.boundaries, target.num_layers)
     check_prompts(
         served.prompts,
