@@ -250,6 +250,10 @@ def test_what_is_no_url(url, tmp_path, capsys) -> None:
         (("--launch",), "a server cannot be started"),
         (("--launch", "--engine-python", "/no/such/python"), "it cannot be started"),
         (("--launch", "--engine-python", sys.executable, "--engine-args", "--port 1"), "--port is set by this command"),
+        (
+            ("--launch", "--engine-python", sys.executable, "--engine-args", "--model_path=x"),
+            "--model-path is set by this command",
+        ),
         (("--launch", "--engine-python", sys.executable, "--topk", "4"), "a tree of top-k 4"),
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),

@@ -201,7 +201,7 @@ def _check_installed() -> None:
 def checked_command(wire: Wire, start: Start) -> list[str]:
     """The words that start a server. Raises UsageError for an argument that is set here: it would be given twice; and
     for what the engine does not take."""
-    taken = [name for arg in start.args if (name := arg.partition("=")[0]) in wire.reserved]
+    taken = [name for arg in start.args if (name := arg.partition("=")[0].replace("_", "-")) in wire.reserved]
     if taken:
         raise UsageError(f"{taken[0]} is set by this command", "--engine-args", "leave it out there")
     return wire.command(start)
