@@ -14,6 +14,7 @@ from drafter_audit.drafter.target import describe_target
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.recording.answer import Settings
 from drafter_audit.recording.manifest import Manifest
+from drafter_audit.sources.base import Source
 from drafter_audit.sources.open import open_source
 
 
@@ -64,6 +65,16 @@ class Described(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
+def tokens_sha256(prompts: Sequence[TokenPrompt]) -> str:
+    """Over what a target is given."""
+    return hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
+
+
+def config_sha256(source: Source) -> str:
+    """Over the bytes of a target's config.json."""
+    return hashlib.sha256(source.read("config.json", limit=MAX_CONFIG_BYTES)).hexdigest()
+
+
 def describe(
     target: Described,
     prompts: Sequence[TokenPrompt],
@@ -78,8 +89,7 @@ def describe(
     No engine gives the last state behind the final norm.
     """
     source = open_source(target.ref)
-    config = source.read("config.json", limit=MAX_CONFIG_BYTES)
-    tokens = hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
+    tokens = tokens_sha256(prompts)
     return Manifest(
         target=target.ref,
         revision=target.revision,
@@ -103,7 +113,7 @@ def describe(
         thinking=origin.thinking,
         raw=origin.raw,
         quantization=describe_target(source, ref=target.ref, said_by=None).quantization,
-        config_sha256=hashlib.sha256(config).hexdigest(),
+        config_sha256=config_sha256(source),
         tokenizer_sha256=origin.tokenizer_sha256,
         template_sha256=origin.template_sha256,
         devices=ran.devices,
