@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 
 import drafter_audit
 from benchmarks.network import write_checkpoint
-from benchmarks.pairs import Pair, bundled_pair
+from benchmarks.pairs import Pair, bundled_pair, random_llama
 from drafter_audit.cli.main import main as command
 from drafter_audit.decode.live import LiveRun, decode_live
 from drafter_audit.decode.loading import planned
@@ -248,8 +248,6 @@ def slipped_verdict(folder: Path) -> Found:
 
 def written(sizes: Sizes, folder: Path) -> Found:
     """Target and drafter with random weights, made where they are fastest made, and written as checkpoints."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.manual_seed(0)
     shape: dict[str, Any] = {
         "hidden_size": sizes.hidden,
@@ -259,10 +257,8 @@ def written(sizes: Sizes, folder: Path) -> Found:
         "vocab_size": sizes.vocab,
         "max_position_embeddings": 2048,
     }
-    no_ends: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
-    config = LlamaConfig(num_hidden_layers=sizes.layers, tie_word_embeddings=False, **shape, **no_ends)
     with default_dtype(torch.bfloat16), torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = LlamaForCausalLM(config)
+        model = random_llama(sizes.layers, shape)
     with torch.no_grad():
         model.lm_head.weight.normal_(std=SPREAD / sizes.hidden**0.5)
     count = sum(weight.numel() for weight in model.parameters())

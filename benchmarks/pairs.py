@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,6 +18,9 @@ from drafter_audit.model.target.tokenizer import load_tokenizer
 from drafter_audit.prompts.prompt import TokenPrompt
 from drafter_audit.prompts.read import read_prompts
 from drafter_audit.prompts.render import render
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
 
 HIDDEN, INNER, HEADS, VOCABULARY, DRAFT_VOCABULARY, POSITIONS = 512, 1408, 8, 8192, 2048, 2048
 
@@ -47,8 +50,6 @@ def bundled_pair(count: int) -> Pair:
 def random_pair(folder: Path, layers: int, lengths: Sequence[int]) -> Pair:
     """A Llama of 8 `layers` or more of width 512 beside an EAGLE-3 drafter, both with random weights: drafts are hardly
     ever right, and no answer ends before its limit. A prompt of each of the `lengths`, in tokens."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.manual_seed(0)
     sizes: dict[str, Any] = {
         "hidden_size": HIDDEN,
@@ -58,12 +59,18 @@ def random_pair(folder: Path, layers: int, lengths: Sequence[int]) -> Pair:
         "vocab_size": VOCABULARY,
         "max_position_embeddings": POSITIONS,
     }
-    no_ends: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
-    config = LlamaConfig(num_hidden_layers=layers, tie_word_embeddings=False, **sizes, **no_ends)
-    LlamaForCausalLM(config).save_pretrained(folder / "target")
+    random_llama(layers, sizes).save_pretrained(folder / "target")
     (folder / "drafter").mkdir()
     write_checkpoint(folder / "drafter", draft_vocab_size=DRAFT_VOCABULARY, **sizes)
     ids = [torch.randint(3, VOCABULARY, (length,)).tolist() for length in lengths]
     prompts = tuple(TokenPrompt(str(place), None, tuple(each)) for place, each in enumerate(ids))
     target = str(folder / "target")
     return Pair(load_drafter(str(folder / "drafter"), target=target), load_target(target), prompts)
+
+
+def random_llama(layers: int, sizes: Mapping[str, Any]) -> LlamaForCausalLM:
+    """One with random weights, which knows no token that ends an answer."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    no_ends: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    return LlamaForCausalLM(LlamaConfig(num_hidden_layers=layers, tie_word_embeddings=False, **sizes, **no_ends))

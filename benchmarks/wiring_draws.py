@@ -6,7 +6,6 @@ draw is a choice of prompts, their answers cut to a length, and the scores of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.hypotheses import Hypothesis, hypotheses
 from drafter_audit.wiring.judge import Judge
 from drafter_audit.wiring.paired import Rows, mean_of
-from drafter_audit.wiring.probe import Attempt, Probe, open_probe
+from drafter_audit.wiring.probe import Attempt, Probe, kl_of, open_probe
 from drafter_audit.wiring.score import Score
 from drafter_audit.wiring.search import Stand, winner
 
@@ -110,8 +109,7 @@ def _ahead(probe: Probe, built: Sequence[Built]) -> list[Built]:
     base, *others = probe.scores([probe.under(probe.declared), *(drafter for _, drafter in built)], (0,))
     kl, accepted = mean_of(base.kl[0]) or 0.0, mean_of(base.accepted) or 0.0
     near = [
-        (mean_of(score.kl[0]) or math.inf) <= FAR_KL * kl or (mean_of(score.accepted) or 0.0) >= accepted - FAR_ACCEPTED
-        for score in others
+        kl_of(score) <= FAR_KL * kl or (mean_of(score.accepted) or 0.0) >= accepted - FAR_ACCEPTED for score in others
     ]
     return [each for each, kept in zip(built, near, strict=True) if kept]
 

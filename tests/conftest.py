@@ -73,6 +73,16 @@ def tiny_recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record_tiny(tmp_path_factory.mktemp("recording") / "tiny")
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """What is timed on one thread sets that for its process."""
+    import torch
+
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(autouse=True)
 def _no_leftover_faults(request: pytest.FixtureRequest) -> Iterator[None]:
     """A fault that one test sets is not met by the next."""

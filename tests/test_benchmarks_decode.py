@@ -32,14 +32,6 @@ def pair() -> Pair:
     return bundled_pair(2)
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """What is timed sets it for its process."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_it_runs_on_small_sizes() -> None:
     rows = {row.name: row for row in measure(1, SMALL)}

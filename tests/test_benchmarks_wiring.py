@@ -4,14 +4,12 @@ docs/wiring.md shows what was measured."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from benchmarks.wiring import BOUND, Sizes, measure
 from benchmarks.wiring_draws import Draw, Scored, draw, drawn
@@ -25,14 +23,6 @@ from tests.planted import TINY, planted
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SMALL = Sizes(bundled=2, random=2, prompt=4, recorded=6, judged=8, other=())
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """What is timed sets it for its process."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("one_thread")

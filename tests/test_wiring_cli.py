@@ -242,7 +242,7 @@ def test_bad_input_is_one_line(recording, capsys, options, code, words):
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        ([1, 5], "2 layer ids are declared, and fc reads 3 states"),
+        ([1, 5], "2 boundaries, [2, 6], for a drafter that reads 3 states"),
         ([1, 5, 99], "layer ids [1, 5, 99] of a target of 12"),
     ],
 )

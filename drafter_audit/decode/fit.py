@@ -13,6 +13,7 @@ from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError, UsageError
 from drafter_audit.measure.shape import Shape
 from drafter_audit.model.drafter import Drafter
+from drafter_audit.model.needs import check_states
 from drafter_audit.model.target.model import TargetModel
 from drafter_audit.model.target.sizes import TargetSizes
 from drafter_audit.recording.manifest import Manifest
@@ -61,15 +62,13 @@ def check_fits(spec: DrafterSpec, wiring: Wiring, manifest: Manifest, steps: int
 
 def _check_slots(spec: DrafterSpec, wiring: Wiring, manifest: Manifest) -> None:
     """Raises CannotRunError where no boundaries are known, or not as many as fc reads."""
-    declared, slots = spec.aux_layers.declared, spec.architecture.num_aux_hidden_states
+    declared = spec.aux_layers.declared
     if wiring.boundaries is None and declared:
         what = f"layer ids {list(declared)} of a target of {manifest.num_layers} layers"
         raise CannotRunError(what, spec.name, "correct them in config.json, or record the drafter's own target")
     if wiring.boundaries is None:
         raise CannotRunError("nothing tells which boundaries it reads", spec.name, "name its target with --target")
-    if spec.kind.traits.fuses and slots and len(wiring.boundaries) != slots:
-        what = f"{len(wiring.boundaries)} layer ids are declared, and fc reads {slots} states"
-        raise CannotRunError(what, spec.name, f"name {slots} in config.json")
+    check_states(spec, wiring)
 
 
 def check_verified(manifest: Manifest, shape: Shape) -> None:

@@ -26,9 +26,11 @@ from drafter_audit.model.needs import (
     STATE_NORM,
     biases,
     check_runnable,
+    check_states,
     check_told,
     check_values,
     reads_no_token,
+    states_shape,
     tensors_needed,
     why_left_out,
 )
@@ -101,14 +103,14 @@ class Variants:
         spec = self.spec
         check_told(wiring, spec.name)
         check_values(wiring)
-        _check_states(spec, wiring)
+        check_states(spec, wiring)
         loading = _Loading(spec, wiring, self.place, self.target, self.named, self._kept)
         weights = loading.read()
         report = loading.report(weights, self.dtype)
         d2t = weights.pop(MAP, None) if wiring.vocab_map != "identity" else None
         network = build_network(weights, spec.architecture, spec.kind.name, wiring)
         _check_map(spec, d2t, network.head.weight.shape[0])
-        return Drafter(spec, wiring, report, network, d2t, _states_shape(spec))
+        return Drafter(spec, wiring, report, network, d2t, states_shape(spec))
 
 
 def open_variants(ref: str, *, target: str | None = None, dtype: str = "float32", device: str = "cpu") -> Variants:
@@ -299,20 +301,3 @@ def _check_map(spec: DrafterSpec, d2t: Tensor | None, rows: int) -> None:
     if d2t is not None and d2t.shape != (rows,):
         what = f"a head of {rows} rows under a vocabulary map of {list(d2t.shape)}"
         raise CannotRunError(what, spec.name, "pass a wiring whose head or vocab_map fits the other")
-
-
-def _check_states(spec: DrafterSpec, wiring: Wiring) -> None:
-    """An engine that takes an id for none of its boundaries, and drops it, leaves fewer states than fc fuses."""
-    slots, _ = _states_shape(spec)
-    if wiring.boundaries is not None and slots and len(wiring.boundaries) != slots:
-        what = (
-            f"{len(wiring.boundaries)} boundaries, {list(wiring.boundaries)}, for a drafter that reads {slots} states"
-        )
-        raise CannotRunError(what, spec.name, f"pass a wiring with {slots}")
-
-
-def _states_shape(spec: DrafterSpec) -> tuple[int, int]:
-    arch = spec.architecture
-    if not spec.kind.traits.fuses:
-        return 1, arch.hidden_size or 0
-    return arch.num_aux_hidden_states or 0, arch.target_hidden_size or 0

@@ -82,6 +82,23 @@ def check_told(wiring: Wiring, where: str) -> None:
         raise CannotRunError(f"nothing tells {' and '.join(unknown)}", where, mend)
 
 
+def check_states(spec: DrafterSpec, wiring: Wiring) -> None:
+    """Raises CannotRunError for a wiring that reads more or fewer states than fc fuses: by the ids that config.json
+    declares, or as an engine that takes one for none of its boundaries, and drops it."""
+    (slots, _), read = states_shape(spec), wiring.boundaries
+    if read is not None and slots and len(read) != slots:
+        what = f"{len(read)} boundaries, {list(read)}, for a drafter that reads {slots} states"
+        raise CannotRunError(what, spec.name, f"name {slots} layer ids in config.json, or pass a wiring with {slots}")
+
+
+def states_shape(spec: DrafterSpec) -> tuple[int, int]:
+    """How many states the drafter reads at a position, and their width, 0 where it is not known."""
+    arch = spec.architecture
+    if not spec.kind.traits.fuses:
+        return 1, arch.hidden_size or 0
+    return arch.num_aux_hidden_states or 0, arch.target_hidden_size or 0
+
+
 def check_values(wiring: Wiring) -> None:
     """Raises UsageError for a knob with a value that is none of its own: it would be run as another one."""
     told = wiring.to_dict()

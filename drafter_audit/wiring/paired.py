@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from drafter_audit.measure.bars import LEAST_PROMPTS
 from drafter_audit.measure.bootstrap import Interval, ratio_interval
 
 Values = npt.NDArray[np.float64]
@@ -37,8 +38,8 @@ class Paired:
         """Prompts, in both halves together, at which an interval that is now `half` wide to each side would tell a
         difference of this size, or of `resolution` where that is larger. Its width falls with the root of their number.
         """
-        wanted = max(abs(self.difference), resolution)
-        return max(16, math.ceil(2 * self.prompts * (half / wanted) ** 2)) if wanted > 0 else 16
+        wanted, least = max(abs(self.difference), resolution), 2 * LEAST_PROMPTS
+        return max(least, math.ceil(2 * self.prompts * (half / wanted) ** 2)) if wanted > 0 else least
 
 
 def paired(base: Values, other: Values, prompt_of: Rows, rows: slice = slice(None)) -> Paired | None:

@@ -130,7 +130,7 @@ class Probe:
         if not attempts:
             self.under(supposed[0].wiring)  # raises what refused them all
         self._run([(each.drafter, each.score) for each in attempts], (0, 1))
-        kls = [(_kl(each.score), each.hypothesis) for each in attempts]
+        kls = [(kl_of(each.score), each.hypothesis) for each in attempts]
         _, best = min(kls, key=lambda one: one[0])
         figures = ", ".join(f"{each.name} ({kl:.4f})" for kl, each in kls)
         told = f"nothing tells {best.knob}; tried by KL: {figures}; taken for declared: {best.name}"
@@ -200,7 +200,8 @@ class Probe:
         return [each for _, each in sorted(found, key=lambda one: one[0])[:_SURVIVORS]] + unseen
 
 
-def _kl(score: Score) -> float:
+def kl_of(score: Score) -> float:
+    """Of the first draft step, infinite where nothing is known."""
     kl = mean_of(score.kl[0])
     return math.inf if kl is None else kl
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from packaging.version import Version
 
@@ -13,11 +14,15 @@ from drafter_audit.decode.replay import replay_shapes
 from drafter_audit.decode.ties import tie_below
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.engines import engine_of, read_releases
-from drafter_audit.engines.base import Release
 from drafter_audit.errors import AuditError, CannotRunError
 from drafter_audit.measure.shape import Shape
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.claims import Claimed, claimed
+
+Declared: TypeAlias = tuple[tuple[ReferencePrompt, ...] | None, tuple[str, ...]]
+"""The prompts under the declared wiring, None where they were not replayed, and what is to be said of that."""
+
+_NONE: Declared = (None, ())
 
 
 @dataclass(frozen=True)
@@ -49,28 +54,26 @@ def references(replays: Replays, engine: str, version: str | None) -> tuple[Refe
     if not claims:
         what = "what it does with drafters of this kind is not known"
         raise CannotRunError(what, f"{engine}@{version}", "leave --reference out")
-    return tuple(_reference(replays, claim, claims) for claim in claims)
+    declared = _declared(replays) if any(claim.differs for claim in claims) else _NONE
+    return tuple(_reference(replays, claim, claims, declared if claim.differs else _NONE) for claim in claims)
 
 
-def _reference(replays: Replays, claim: Claimed, claims: Sequence[Claimed]) -> Reference:
-    declared, lacks = _declared(replays, claim)
-    prompts = replays.under(claim.wiring)
-    notes = (*_notes(claim.release, claim, claims), *lacks)
-    return Reference(claim.release.label, claim.wiring, claim.differs, prompts, declared, notes)
+def _reference(replays: Replays, claim: Claimed, claims: Sequence[Claimed], beside: Declared) -> Reference:
+    declared, lacks = beside
+    notes = (*_notes(claim, claims), *lacks)
+    return Reference(claim.release.label, claim.wiring, claim.differs, replays.under(claim.wiring), declared, notes)
 
 
-def _declared(replays: Replays, claim: Claimed) -> tuple[tuple[ReferencePrompt, ...] | None, tuple[str, ...]]:
-    """Under the declared wiring, where that is another; what cannot be replayed is said."""
-    if not claim.differs:
-        return None, ()
+def _declared(replays: Replays) -> Declared:
+    """Under the declared wiring; what cannot be replayed is said."""
     try:
         return replays.under(replays.plan.wiring), ()
     except AuditError as error:
         return None, (f"what the engine's wiring costs is not known: {error.what}",)
 
 
-def _notes(release: Release, claim: Claimed, claims: Sequence[Claimed]) -> Iterator[str]:
-    newest = engine_of(release).newest
+def _notes(claim: Claimed, claims: Sequence[Claimed]) -> Iterator[str]:
+    release, newest = claim.release, engine_of(claim.release).newest
     if release.number > Version(newest):
         yield f"{release.label} is newer than what was read: its wiring is taken to be that of {newest}"
     if len(claims) > 1:
