@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.engine_options import EngineOptions, engine_options
+from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 
@@ -131,14 +132,12 @@ _OF_A_RUNNING = ("served_target", "served_drafter")
 
 def _check_way(context: click.Context, url: str | None, launch: bool) -> None:
     """Raises UsageError for both ways or none, and for an option of the other way: it would be ignored."""
-    from drafter_audit.cli.recording_options import given, spelled
     from drafter_audit.errors import UsageError
 
     if (url is None) is not launch:
         raise UsageError("one way to a server is needed", "--url, --launch", "give a URL, or --launch, and not both")
-    for name in given(context, _OF_A_RUNNING if launch else _OF_A_LAUNCH):
-        way, other = ("--url", "--launch") if launch else ("--launch", "--url")
-        raise UsageError(f"{spelled(context, name)} is for {way}", context.command_path, f"leave it out with {other}")
+    way, other = ("--url", "--launch") if launch else ("--launch", "--url")
+    refuse(context, _OF_A_RUNNING if launch else _OF_A_LAUNCH, f"is for {way}", f"leave it out with {other}")
 
 
 def _shape(launch: bool, steps: int | None, topk: int | None, num_draft_tokens: int | None) -> Shape | None:

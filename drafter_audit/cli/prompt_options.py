@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import click
@@ -40,6 +40,9 @@ class Answers:
             plain=plain,
             **asdict(shape),
         )
+
+
+OF_ANSWERS = tuple(each.name for each in fields(Answers))
 
 
 def answer_options(command: Callable[..., object]) -> Callable[..., object]:
