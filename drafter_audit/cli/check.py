@@ -86,7 +86,7 @@ def check(
     if descriptor is not None:
         _measure(jobs_of(_file(config), asked), answering, descriptor)
         return
-    with ci.telling(config) as tell:
+    with ci.telling() as tell:
         file = _file(config)
         jobs = jobs_of(file, asked)
         if not any(job.live for job in jobs):
