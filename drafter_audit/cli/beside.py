@@ -22,7 +22,7 @@ def opened_reference(
 ) -> Recording:
     """The recording in `folder`, on which the drafter can be replayed. Raises UsageError for an option that it leaves
     nothing to decide for, and for a shape that it cannot replay; and what opening both raises."""
-    from drafter_audit.decode.fit import check_fits, check_verified
+    from drafter_audit.decode.fit import check_beams, check_fits, check_verified
     from drafter_audit.decode.loading import planned
     from drafter_audit.recording.open import open_recording
 
@@ -31,6 +31,7 @@ def opened_reference(
     plan = planned(drafter, recording.manifest, target)
     check_fits(plan.spec, plan.wiring, recording.manifest, shape.steps if shape else 1)
     if shape:
+        check_beams(plan.spec, shape.topk)
         check_verified(recording.manifest, shape)
     return recording
 

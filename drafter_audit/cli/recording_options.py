@@ -156,7 +156,7 @@ def replayed(
     `target` names whom to borrow from. Without a `dtype` they run in float32 on a CPU, in the recorded target's else.
     """
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.decode.fit import check_fits, check_verified
+    from drafter_audit.decode.fit import check_beams, check_fits, check_verified
     from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.replay import replay_shapes
 
@@ -165,6 +165,7 @@ def replayed(
         for plan, recording in zip(row, recordings, strict=True):
             check_fits(plan.spec, plan.wiring, recording.manifest, max(shape.steps for shape in shapes))
             for shape in shapes:
+                check_beams(plan.spec, shape.topk)
                 check_verified(recording.manifest, shape)
     for row in plans:
         drafter = None
