@@ -69,18 +69,16 @@ def _all_or_none() -> Iterator[None]:
 def _told(loaded: Loaded) -> dict[str, object]:
     """What a recording's manifest would hold of this run."""
     import hashlib
-    import json
 
     from drafter_audit.checkpoint.config import MAX_CONFIG_BYTES
+    from drafter_audit.recording.describe import tokens_sha256
     from drafter_audit.sources.open import open_source
 
     asked, answers = loaded.asked, loaded.answers
-    tokens = json.dumps([prompt.ids for prompt in asked.given]).encode()
     config = open_source(loaded.model.ref).read("config.json", limit=MAX_CONFIG_BYTES)
     return {
         "max_new_tokens": answers.max_new_tokens,
-        "tokens_sha256": hashlib.sha256(tokens).hexdigest(),
-        "tokenizer_sha256": None if asked.tokenizer is None else asked.tokenizer.sha256,
-        "template_sha256": None if asked.tokenizer is None or answers.raw else asked.tokenizer.template_sha256,
+        "tokens_sha256": tokens_sha256(asked.given),
+        **asked.hashes(raw=answers.raw),
         "target_config_sha256": hashlib.sha256(config).hexdigest(),
     }

@@ -65,6 +65,14 @@ class Asked:
         """What of the prompts and the tokenizer a reader of the result must know."""
         return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()))
 
+    def hashes(self, *, raw: bool) -> dict[str, str | None]:
+        """Of what made the tokens, as a recording's manifest names them; None of what had no part in it."""
+        tokenizer = self.tokenizer
+        return {
+            "tokenizer_sha256": None if tokenizer is None else tokenizer.sha256,
+            "template_sha256": None if tokenizer is None or raw else tokenizer.template_sha256,
+        }
+
 
 def asked_of(
     sizes: TargetSizes, prompts: PromptSet, answers: Answers, lookahead: int, *, trust_remote_code: bool

@@ -64,6 +64,11 @@ class Described(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
+def tokens_sha256(prompts: Sequence[TokenPrompt]) -> str:
+    """Of all that a target is given, in order: two runs that have it alike were asked the same."""
+    return hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
+
+
 def describe(
     target: Described,
     prompts: Sequence[TokenPrompt],
@@ -79,7 +84,7 @@ def describe(
     """
     source = open_source(target.ref)
     config = source.read("config.json", limit=MAX_CONFIG_BYTES)
-    tokens = hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
+    tokens = tokens_sha256(prompts)
     return Manifest(
         target=target.ref,
         revision=target.revision,
