@@ -104,7 +104,8 @@ def bench(
     """
     from drafter_audit.bench.run import measure
     from drafter_audit.cli.beside import end_by_verdict, opened_reference, set_beside
-    from drafter_audit.cli.engines import end_unmeasured_by, planned, planned_on
+    from drafter_audit.cli.engines import planned, planned_on
+    from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.report.bench_view import bench_document
     from drafter_audit.report.sink import emit
@@ -123,7 +124,7 @@ def bench(
     emit(bench_document(result, beside), told, style=style, output=output, command=context.obj)
     if beside:
         end_by_verdict(context, beside)
-    end_unmeasured_by(context, [result])
+    end_unmeasured(context, [result.ended])
 
 
 _OF_A_LAUNCH = ("engine_python", "engine_args", "env", "start_timeout", "logs")
