@@ -58,7 +58,11 @@ class BadReferenceError(UsageError):
 
 
 class ProjectFileError(UsageError):
-    pass
+    """Of `file`, as it was opened; `place` is a table in it."""
+
+    def __init__(self, what: str, file: str, mend: str, place: str = "") -> None:
+        self.file = file
+        super().__init__(what, f"{file}, {place}" if place else file, mend)
 
 
 class SourceError(AuditError):

@@ -95,12 +95,18 @@ def test_what_is_not_measured_is_told_on_the_bars_line(job: Runner) -> None:
     assert ran.annotations("error") == []
 
 
-def test_an_error_in_the_project_file_is_told_on_its_line(job: Runner) -> None:
-    (job.workspace / "drafter-audit.toml").write_text('[[drafter]]\npath = "./ours"\n[check]\nmin_acept_len = 2.5\n')
-    ran = job.run(install="none")
+@pytest.mark.parametrize(
+    ("file", "table"),
+    [("drafter-audit.toml", ""), ("pyproject.toml", "tool.drafter-audit."), ("ours/drafter-audit.toml", "")],
+)
+def test_an_error_in_the_project_file_is_told_on_its_line(job: Runner, file: str, table: str) -> None:
+    shutil.copytree(TINY, job.workspace / "ours")
+    wrong = f'[[{table}drafter]]\npath = "."\n[{table}check]\nmin_acept_len = 2.5\n'
+    (job.workspace / file).write_text(wrong)
+    ran = job.run(install="none", drafter="./ours")
     assert (ran.code, ran.outputs["verdict"], ran.outputs["passed"]) == (2, "error", "false")
     ((where, message),) = ran.annotations("error")
-    assert (where["file"], where["line"]) == ("drafter-audit.toml", "4")
+    assert (where["file"], where["line"]) == (file, "4")
     assert "did you mean 'min_accept_len'?" in message
     assert ran.summary.startswith("## ERROR\n")
 

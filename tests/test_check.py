@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import drafter_audit
 from drafter_audit.cli.main import main
 from tests.check_damages import DAMAGES, Damage
 from tests.hub import Hub
-from tests.planted import TINY, planted
+from tests.planted import TINY, Config, Weights, planted
 from tests.test_target_ranks import torchrun
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,6 +137,20 @@ def test_a_damage_that_files_show_fails_without_running_anything(damage: Damage,
     found = row(told, damage.row)
     assert (code, told["outcome"], found["outcome"]) == (1, "fail", "fail")
     assert damage.words in found["reason"]
+
+
+def test_the_wiring_row_knows_damage_by_the_recorded_target(recording: str, tmp_path: Path) -> None:
+    """That an embedding is another one's shows beside the target's rows alone, as in the command `wiring`."""
+
+    def shuffled(_: Config, weights: Weights) -> None:
+        rows = weights["embed_tokens.weight"]
+        weights["embed_tokens.weight"] = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))]
+
+    (tmp_path / "ours").mkdir()
+    planted(tmp_path / "ours", "shuffled", also={"shuffled": shuffled})
+    _, told, _ = check(str(tmp_path / "ours"), "--recording", recording, "--wiring")
+    assert row(told, "wiring")["observed"] == "damaged"
+    assert "EMB-UNRELATED" in row(told, "wiring")["reason"]
 
 
 @pytest.mark.slow

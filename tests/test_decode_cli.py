@@ -208,6 +208,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "a what-if out of reach": (("decode", "tiny", "--what-if", "4.5"), "a round of 3 steps emits 1 to 4 tokens"),
     "a tree of no size": (("decode", "tiny", "--topk", "4"), "number of tokens to verify is not said"),
     "a tree too large": (("decode", "tiny", "--topk", "2", "--num-draft-tokens", "12"), "give 2 to 11"),
+    "more beams than tokens": (("decode", "tiny", "--topk", "401", "--num-draft-tokens", "9"), "give 400 or less"),
     "a sweep of trees of no size": (("sweep", "tiny", "--topk", "1,4"), "number of tokens to verify is not said"),
     "sizes of chains": (("sweep", "tiny", "--num-draft-tokens", "4"), "chains alone, which verify steps + 1"),
     "words for beams": (("sweep", "tiny", "--topk", "wide"), "no list of beams: write 1, or 1,4,8"),

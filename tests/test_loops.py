@@ -49,7 +49,7 @@ def test_of_several_ranks_the_first_alone_says_that_nothing_was_measured(
         monkeypatch.setenv(name, str(value))
     cut_off = Acceptance.pooled([PromptCounts.of("a", None, [1], steps=1, capped=True)], steps=1)
     with nullcontext() if rank else pytest.raises(click.exceptions.Exit) as ended:
-        end_unmeasured(click.Context(click.Command("decode")), [cut_off])
+        end_unmeasured(click.Context(click.Command("decode")), [cut_off.per_prompt])
     assert ("not measured: 1 of 1 answers" in capsys.readouterr().err) == (rank == 0)
     assert rank or ended.value.exit_code == EXIT_NOT_MEASURED
 

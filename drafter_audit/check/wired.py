@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drafter_audit.check.job import Job
 from drafter_audit.check.replay import recording_of
 from drafter_audit.check.row import Outcome, Row
+from drafter_audit.errors import SourceError
+
+if TYPE_CHECKING:
+    from drafter_audit.audit.finding import Finding
+    from drafter_audit.recording.recording import Recording
+    from drafter_audit.wiring.probe import Probe
 
 MIN_GAIN = 0.03
 """As the command `wiring` has it."""
@@ -17,13 +23,11 @@ MIN_GAIN = 0.03
 def wired(job: Job, row: Row) -> Row:
     """Healthy passes, inconclusive is unmeasured, every other verdict fails. Raises AuditError."""
     from drafter_audit.audit.damage import proven, suspected
-    from drafter_audit.audit.lint import lint
     from drafter_audit.engines import newest_releases, read_releases
-    from drafter_audit.wiring.check import Asked, Files, checked, probe_here
+    from drafter_audit.wiring.check import Asked, Files, checked
 
-    recording, findings = recording_of(job), lint(job.ref, level="drafter").findings
     releases = read_releases(job.bars.engines or ()) or newest_releases()
-    probe = probe_here(job.ref, recording, job.steps, target=None, dtype=None, watch=lambda _, __: None)
+    findings, probe = _read(job)
     files = Files(tuple(proven(findings)), tuple(suspected(findings)))
     found = checked(probe, files, Asked(MIN_GAIN, releases, bool(job.bars.engines)))
     verdict = found.verdict
@@ -38,6 +42,28 @@ def wired(job: Job, row: Row) -> Row:
     }
     reason = "; ".join((verdict.name, *verdict.reasons[:2]))
     return replace(row, outcome=outcome, observed=verdict.name, reason=reason, details=details)
+
+
+def _read(job: Job) -> tuple[Sequence[Finding], Probe]:
+    """Both with the target that is named; where that is out of reach, with the recorded one where it is at hand."""
+    recording = recording_of(job)
+    try:
+        return _with(job, recording, job.target)
+    except SourceError:
+        if job.target is None:
+            raise
+        return _with(job, recording, None)
+
+
+def _with(job: Job, recording: Recording, target: str | None) -> tuple[Sequence[Finding], Probe]:
+    from drafter_audit.audit.lint import lint
+    from drafter_audit.wiring.check import probe_here
+    from drafter_audit.wiring.probe import lent_by
+
+    lends = lent_by(recording, target)
+    found = lint(job.ref, target=lends, level="target_rows" if lends else "drafter")
+    probe = probe_here(job.ref, recording, job.steps, target=target, dtype=None, watch=lambda _, __: None)
+    return found.findings, probe
 
 
 def _keys(edit: Mapping[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.engine_options import EngineOptions, engine_options
+from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 
@@ -103,7 +104,8 @@ def bench(
     """
     from drafter_audit.bench.run import measure
     from drafter_audit.cli.beside import end_by_verdict, opened_reference, set_beside
-    from drafter_audit.cli.engines import end_unmeasured_by, planned, planned_on
+    from drafter_audit.cli.engines import planned, planned_on
+    from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.report.bench_view import bench_document
     from drafter_audit.report.sink import emit
@@ -122,7 +124,7 @@ def bench(
     emit(bench_document(result, beside), told, style=style, output=output, command=context.obj)
     if beside:
         end_by_verdict(context, beside)
-    end_unmeasured_by(context, [result])
+    end_unmeasured(context, [result.answers])
 
 
 _OF_A_LAUNCH = ("engine_python", "engine_args", "env", "start_timeout", "logs")
@@ -131,14 +133,12 @@ _OF_A_RUNNING = ("served_target", "served_drafter")
 
 def _check_way(context: click.Context, url: str | None, launch: bool) -> None:
     """Raises UsageError for both ways or none, and for an option of the other way: it would be ignored."""
-    from drafter_audit.cli.recording_options import given, spelled
     from drafter_audit.errors import UsageError
 
     if (url is None) is not launch:
         raise UsageError("one way to a server is needed", "--url, --launch", "give a URL, or --launch, and not both")
-    for name in given(context, _OF_A_RUNNING if launch else _OF_A_LAUNCH):
-        way, other = ("--url", "--launch") if launch else ("--launch", "--url")
-        raise UsageError(f"{spelled(context, name)} is for {way}", context.command_path, f"leave it out with {other}")
+    way, other = ("--url", "--launch") if launch else ("--launch", "--url")
+    refuse(context, _OF_A_RUNNING if launch else _OF_A_LAUNCH, f"is for {way}", f"leave it out with {other}")
 
 
 def _shape(launch: bool, steps: int | None, topk: int | None, num_draft_tokens: int | None) -> Shape | None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from drafter_audit.cli.given import refuse
+from drafter_audit.cli.prompt_options import OF_ANSWERS
+
 if TYPE_CHECKING:
     from drafter_audit.bench.reference import Beside
     from drafter_audit.bench.result import EngineResult
     from drafter_audit.measure.shape import Shape
     from drafter_audit.recording.recording import Recording
-
-_OF_PROMPTS = ("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed")
 
 
 def opened_reference(
@@ -21,19 +22,16 @@ def opened_reference(
 ) -> Recording:
     """The recording in `folder`, on which the drafter can be replayed. Raises UsageError for an option that it leaves
     nothing to decide for, and for a shape that it cannot replay; and what opening both raises."""
-    from drafter_audit.cli.recording_options import given, spelled
-    from drafter_audit.decode.fit import check_fits, check_verified
+    from drafter_audit.decode.fit import check_beams, check_fits, check_verified
     from drafter_audit.decode.loading import planned
-    from drafter_audit.errors import UsageError
     from drafter_audit.recording.open import open_recording
 
-    for name in given(context, _OF_PROMPTS):
-        what = f"{spelled(context, name)} says what is asked, and the recording says that"
-        raise UsageError(what, context.command_path, "leave it out")
+    refuse(context, OF_ANSWERS, "says what is asked, and the recording says that", "leave it out")
     recording = open_recording(folder)
     plan = planned(drafter, recording.manifest, target)
     check_fits(plan.spec, plan.wiring, recording.manifest, shape.steps if shape else 1)
     if shape:
+        check_beams(plan.spec, shape.topk)
         check_verified(recording.manifest, shape)
     return recording
 

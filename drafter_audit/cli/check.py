@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,11 @@ import click
 
 from drafter_audit.cli.check_options import bar_options
 from drafter_audit.cli.ci_options import CiOptions, ci_options
+from drafter_audit.cli.given import given, refuse
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
-from drafter_audit.cli.recording_options import OF_A_RUN, given, spelled
+from drafter_audit.cli.recording_options import OF_A_RUN
 from drafter_audit.cli.target_options import TargetOptions, target_options
-from drafter_audit.errors import UsageError
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def check(
     if descriptor is not None:
         _measure(jobs_of(_file(config), asked), answering, descriptor)
         return
-    with ci.telling(config) as tell:
+    with ci.telling() as tell:
         file = _file(config)
         jobs = jobs_of(file, asked)
         if not any(job.live for job in jobs):
-            _refuse(context, _OF_A_TARGET, "says how a target is run, and none is", "leave it out, or add --live")
+            refuse(context, _OF_A_TARGET, "says how a target is run, and none is", "leave it out, or add --live")
         if Rank.here().first or any(job.live for job in jobs):
             result = _watched(jobs, context.obj, None if file is None else str(file.path))
             if Rank.here().first:
@@ -105,19 +105,13 @@ def _init(context: click.Context, config: Path | None) -> None:
     from drafter_audit.facts.project import FILE_NAME
     from drafter_audit.report.sink import tell
 
-    _refuse(context, _of_a_check(context), "goes with a check, and --init makes none", "leave it out, or --init")
+    refuse(context, _of_a_check(context), "goes with a check, and --init makes none", "leave it out, or --init")
     for remark in write_project_file(config or Path(FILE_NAME)):
         tell(remark)
 
 
 def _of_a_check(context: click.Context) -> Iterator[str]:
     return (str(each.name) for each in context.command.params if each.name not in ("init", "config", "offline"))
-
-
-def _refuse(context: click.Context, names: Iterable[str], why: str, mend: str) -> None:
-    """Raises UsageError for the first of these options that the command line gives: it would be ignored."""
-    for name in given(context, tuple(names)):
-        raise UsageError(f"{spelled(context, name)} {why}", context.command_path, mend)
 
 
 def _file(config: Path | None) -> ProjectFile | None:

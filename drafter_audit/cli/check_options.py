@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from functools import wraps
-from typing import Any
 
 import click
 
-from drafter_audit.cli.options import Finite, complete_reference, named_engines
+from drafter_audit.cli.options import Finite, complete_reference, gathered, named_engines
+from drafter_audit.facts.project import CheckEntry
 
 
 def bar_options(command: Callable[..., object]) -> Callable[..., object]:
     """The command gets all of them as one `bars: CheckEntry`, None what is not given."""
-
-    @wraps(command)
-    def gathered(*arguments: object, **given: object) -> object:
-        from drafter_audit.facts.project import CheckEntry
-
-        taken = [each.name for each in fields(CheckEntry) if each.name not in _OF_A_RUN]
-        told: dict[str, Any] = {name: given.pop(name) for name in taken}
-        return command(*arguments, bars=CheckEntry(**told), **given)
-
-    for option in reversed(_OPTIONS):
-        gathered = option(gathered)
-    return gathered
+    return gathered(command, CheckEntry, "bars", _OPTIONS, but=_OF_A_RUN)
 
 
 _OF_A_RUN = ("prompts", "max_new_tokens")

@@ -75,7 +75,6 @@ def _told(loaded: Loaded) -> dict[str, object]:
     return {
         "max_new_tokens": answers.max_new_tokens,
         "tokens_sha256": tokens_sha256(asked.given),
-        "tokenizer_sha256": None if asked.tokenizer is None else asked.tokenizer.sha256,
-        "template_sha256": None if asked.tokenizer is None or answers.raw else asked.tokenizer.template_sha256,
+        **asked.hashes(raw=answers.raw),
         "target_config_sha256": config_sha256(open_source(loaded.model.ref)),
     }

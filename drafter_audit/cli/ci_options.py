@@ -29,10 +29,9 @@ class CiOptions:
     github: bool
 
     @contextmanager
-    def telling(self, config: Path | None) -> Iterator[Tell]:
+    def telling(self) -> Iterator[Tell]:
         """A function that tells of a result. An error that comes before that is told too, and goes on. Of several ranks
         the first alone tells."""
-        from drafter_audit.facts.project import FILE_NAME
         from drafter_audit.report.github import Runner
         from drafter_audit.report.junit import check_writable, write_junit
 
@@ -52,7 +51,7 @@ class CiOptions:
             yield tell
         except AuditError as error:
             if runner is not None:
-                runner.fail(error, config or Path(FILE_NAME))
+                runner.fail(error)
             raise
 
 

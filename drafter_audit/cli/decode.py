@@ -89,4 +89,4 @@ def decode(
         only_with_dumps(context)
         results = DecodeResults(ran(drafters, target, answers, answers.settings(shape), what_if))
     emit(decode_document(results), results.to_dict(), style=style, output=output, command=context.obj)
-    end_unmeasured(context, [result.acceptance for result in results.results])
+    end_unmeasured(context, [result.acceptance.per_prompt for result in results.results])

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_sets
+from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
-from drafter_audit.cli.prompt_options import Answers, answer_options
-from drafter_audit.cli.recording_options import Recorded, given, opened, replayed, spelled
+from drafter_audit.cli.prompt_options import OF_ANSWERS, Answers, answer_options
+from drafter_audit.cli.recording_options import Recorded, opened, replayed
 
 if TYPE_CHECKING:
     from drafter_audit.bench.cells import Cell, Outcome, Store
@@ -62,7 +63,6 @@ _OPTIONS = (
 )
 
 _OF_SERVERS = ("engine_python", "engine_args", "env", "start_timeout", "env_set", "out", "what_if")
-_OF_PROMPTS = ("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed")
 _OF_REPLAY = ("verify_ms", "draft_ms", "measured")
 _OF_TREES = ("topks", "num_draft_tokens")
 
@@ -71,21 +71,17 @@ def check_options(context: click.Context, engine: EngineOptions, recorded: Recor
     """Raises UsageError for an option that would be ignored, and where nothing says what to sweep over."""
     from drafter_audit.errors import UsageError
 
-    def refuse(names: Sequence[str], why: str, mend: str) -> None:
-        for name in given(context, names):
-            raise UsageError(f"{spelled(context, name)} {why}", context.command_path, mend)
-
     if engine.engine is None:
         if not recorded.folders:
             raise UsageError("nothing to sweep over", "--recording, --engine", "name a recording, or an engine")
-        refuse((*_OF_SERVERS, *_OF_PROMPTS), "says how servers are measured, and none is", "add --engine")
+        refuse(context, (*_OF_SERVERS, *OF_ANSWERS), "says how servers are measured, and none is", "add --engine")
         return
-    refuse(_OF_TREES, "asks for trees, and servers are swept over chains", "leave it out, or use bench")
-    refuse(_OF_REPLAY, "gives a cost, and with --engine it is measured", "leave it out")
+    refuse(context, _OF_TREES, "asks for trees, and servers are swept over chains", "leave it out, or use bench")
+    refuse(context, _OF_REPLAY, "gives a cost, and with --engine it is measured", "leave it out")
     if recorded.folders:
-        refuse(_OF_PROMPTS, "says what is asked, and the recording says that", "leave it out")
+        refuse(context, OF_ANSWERS, "says what is asked, and the recording says that", "leave it out")
     else:
-        refuse(("dtype",), "says how a drafter is replayed, and without --recording none is", "leave it out")
+        refuse(context, ("dtype",), "says how a drafter is replayed, and without --recording none is", "leave it out")
 
 
 def swept_over_servers(

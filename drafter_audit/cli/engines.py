@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import click
 
 if TYPE_CHECKING:
     from drafter_audit.bench.believe import Expected
     from drafter_audit.bench.questions import Answering
-    from drafter_audit.bench.result import EngineResult
     from drafter_audit.bench.run import Asked
     from drafter_audit.cli.prompt_options import Answers
     from drafter_audit.decode.result import PromptFacts, Provenance
@@ -112,16 +109,3 @@ def _provenance(
         thinking=how.thinking,
         as_tokens=as_tokens,
     )
-
-
-def end_unmeasured_by(context: click.Context, results: Sequence[EngineResult]) -> None:
-    """Exits with 3, and says why, where most answers hit the cap or loop."""
-    from drafter_audit.errors import EXIT_NOT_MEASURED
-    from drafter_audit.measure.loops import why_not_measured
-    from drafter_audit.report.sink import tell
-
-    reasons = sorted({reason for each in results if (reason := why_not_measured(each.answers)) is not None})
-    for reason in reasons:
-        tell(f"not measured: {reason}")
-    if reasons:
-        context.exit(EXIT_NOT_MEASURED)

@@ -62,13 +62,15 @@ def _of_the_pair(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in pair.NAMES if name.startswith(incomplete)]
 
 
-def gathered(command: Callable[..., object], kind: type, name: str, options: Sequence[Any]) -> Callable[..., object]:
+def gathered(
+    command: Callable[..., object], kind: type, name: str, options: Sequence[Any], but: Sequence[str] = ()
+) -> Callable[..., object]:
     """The command with these click `options`, which it gets as one argument `name`: the dataclass `kind`, whose fields
-    they are called by."""
+    they are called by, `but` those that keep their defaults."""
 
     @wraps(command)
     def called(*arguments: object, **given: object) -> object:
-        values = {field.name: given.pop(field.name) for field in fields(kind)}
+        values = {field.name: given.pop(field.name) for field in fields(kind) if field.name not in but}
         return command(*arguments, **{name: kind(**values)}, **given)
 
     made: Callable[..., object] = called

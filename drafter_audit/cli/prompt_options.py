@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 import click
@@ -42,6 +42,9 @@ class Answers:
         )
 
 
+OF_ANSWERS = tuple(each.name for each in fields(Answers))
+
+
 def answer_options(command: Callable[..., object]) -> Callable[..., object]:
     """--prompts, how they become tokens, and how they are answered, as one argument `answers: Answers`."""
     return gathered(command, Answers, "answers", _OPTIONS)
@@ -61,6 +64,14 @@ class Asked:
     def notes(self) -> tuple[str, ...]:
         """What of the prompts and the tokenizer a reader of the result must know."""
         return (*self.prompts.notes, *(self.tokenizer.notes if self.tokenizer else ()))
+
+    def hashes(self, *, raw: bool) -> dict[str, str | None]:
+        """Of what made the tokens, as a recording's manifest names them; None of what had no part in it."""
+        tokenizer = self.tokenizer
+        return {
+            "tokenizer_sha256": None if tokenizer is None else tokenizer.sha256,
+            "template_sha256": None if tokenizer is None or raw else tokenizer.template_sha256,
+        }
 
 
 def asked_of(

@@ -51,8 +51,12 @@ def ran(
 def _ran(
     drafters: Sequence[str], target: TargetOptions, answers: Answers, settings: Settings, what_if: Sequence[float]
 ) -> Iterator[DecodeResult]:
+    from drafter_audit.decode.fit import check_beams
+
     ref, asked = asked_for(drafters, target, answers, settings)
     plans = [planned_for(drafter, asked, target) for drafter in drafters]
+    for plan in plans:
+        check_beams(plan.spec, settings.topk)
     loaded = Loaded(target.load(ref), asked, answers)
     yield from (loaded.decoded(plan, settings, target.dtype, what_if) for plan in plans)
 

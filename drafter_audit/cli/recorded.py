@@ -149,14 +149,12 @@ def _how(answers: Answers, states: States) -> dict[str, Any]:
 def _origin(asked: Asked, answers: Answers, command: Sequence[str]) -> Origin:
     from drafter_audit.recording.describe import Origin
 
-    prompts, tokenizer = asked.prompts, asked.tokenizer
     return Origin(
-        prompts_name=prompts.name,
-        prompts_sha256=prompts.sha256,
+        prompts_name=asked.prompts.name,
+        prompts_sha256=asked.prompts.sha256,
         thinking=answers.thinking,
         raw=answers.raw,
-        tokenizer_sha256=None if tokenizer is None else tokenizer.sha256,
-        template_sha256=None if tokenizer is None or answers.raw else tokenizer.template_sha256,
+        **asked.hashes(raw=answers.raw),
         notes=asked.notes,
         command=("drafter-audit", *command),
     )

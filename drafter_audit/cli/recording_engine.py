@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from drafter_audit.cli.engine_options import STARTED_BY, program, words
+from drafter_audit.cli.given import given, spelled
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.errors import UsageError
@@ -58,9 +58,8 @@ def recording_engine(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def _refuse(context: click.Context, names: Sequence[str], what: str, mend: str) -> None:
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(what, f"--{name.replace('_', '-')}", mend)
+    for name in given(context, names):
+        raise UsageError(what, spelled(context, name), mend)
 
 
 _ENGINE = click.option(

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
+from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
+from drafter_audit.cli.prompt_options import OF_ANSWERS
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,36 +83,24 @@ def _boundaries(context: click.Context, param: click.Parameter, text: str | None
 
 
 OF_A_RUN = (
-    *("prompts", "raw", "thinking", "max_new_tokens", "temperature", "seed", "what_if"),
-    *("device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
+    *OF_ANSWERS,
+    *("what_if", "device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
 )
 _OF_DUMPS = ("boundaries", "match")
 
 
 def only_with_a_target(context: click.Context) -> None:
     """Raises UsageError for an option that a recording leaves nothing to decide for: it would be ignored."""
-    for name in given(context, OF_A_RUN):
-        what = f"{spelled(context, name)} says how a target is run, and with --recording none is"
-        why = ", which measures what a cycle takes" if name == "what_if" else ""
-        raise UsageError(what, context.command_path, f"leave it out, or give --target without --recording{why}")
+    why = "says how a target is run, and with --recording none is"
+    mend = "leave it out, or give --target without --recording"
+    refuse(context, (name for name in OF_A_RUN if name != "what_if"), why, mend)
+    refuse(context, ("what_if",), why, f"{mend}, which measures what a cycle takes")
 
 
 def only_with_dumps(context: click.Context) -> None:
     """Raises UsageError for an option that says what dumps hold, where none are named."""
-    for name in given(context, _OF_DUMPS):
-        what = f"{spelled(context, name)} says what dumps hold, and --recording names none"
-        raise UsageError(what, context.command_path, "leave it out, or name a folder of dumps with --recording")
-
-
-def given(context: click.Context, names: Sequence[str]) -> Iterator[str]:
-    """Those of the options that the command line gives."""
-    return (name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-
-
-def spelled(context: click.Context, name: str) -> str:
-    """An option, or an argument, as users read it."""
-    parameter = next(p for p in context.command.params if p.name == name)
-    return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.make_metavar(context).strip("[].")
+    why = "says what dumps hold, and --recording names none"
+    refuse(context, _OF_DUMPS, why, "leave it out, or name a folder of dumps with --recording")
 
 
 def opened(
@@ -167,7 +156,7 @@ def replayed(
     `target` names whom to borrow from. Without a `dtype` they run in float32 on a CPU, in the recorded target's else.
     """
     from drafter_audit.cli.progress import watch_prompts
-    from drafter_audit.decode.fit import check_fits, check_verified
+    from drafter_audit.decode.fit import check_beams, check_fits, check_verified
     from drafter_audit.decode.loading import planned, replay_dtype
     from drafter_audit.decode.replay import replay_shapes
 
@@ -176,6 +165,7 @@ def replayed(
         for plan, recording in zip(row, recordings, strict=True):
             check_fits(plan.spec, plan.wiring, recording.manifest, max(shape.steps for shape in shapes))
             for shape in shapes:
+                check_beams(plan.spec, shape.topk)
                 check_verified(recording.manifest, shape)
     for row in plans:
         drafter = None

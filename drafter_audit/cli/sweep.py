@@ -99,7 +99,7 @@ def sweep(
     (runs,) = replayed((drafter,), recordings, shapes, target, dtype)
     result = sweep_result(runs, costs, source, notes)
     emit(sweep_document(result), result.to_dict(), style=style, output=output, command=context.obj)
-    end_unmeasured(context, result.acceptances[-1:])
+    end_unmeasured(context, [result.acceptances[-1].per_prompt])
 
 
 def _costs(

@@ -78,6 +78,14 @@ def check_verified(manifest: Manifest, shape: Shape) -> None:
         raise UsageError(what, "--topk", "leave it at 1, or name a recording of greedy answers")
 
 
+def check_beams(spec: DrafterSpec, topk: int) -> None:
+    """Raises UsageError for more beams than there are tokens that it drafts from, where its files tell how many."""
+    most = spec.architecture.draft_vocab_size or spec.architecture.vocab_size
+    if most is not None and topk > most:
+        mend = f"give {most} or less: so many tokens it drafts from"
+        raise UsageError(f"a tree of top-k {topk}", f"--topk, {spec.name}", mend)
+
+
 def states_for(drafter: Drafter, prompt: RecordedPrompt) -> Tensor:
     """The prompt's states as the drafter reads them, [slots, P + N - 1, hidden]. Raises CannotRunError where one is
     missing."""

@@ -186,4 +186,4 @@ def _nearest(word: str, known: tuple[str, ...]) -> str:
 
 
 def _wrong(what: str, path: Path, where: str, mend: str) -> ProjectFileError:
-    return ProjectFileError(what, f"{path}, {where}", mend)
+    return ProjectFileError(what, str(path), mend, where)

@@ -66,7 +66,7 @@ class Described(Protocol):
 
 
 def tokens_sha256(prompts: Sequence[TokenPrompt]) -> str:
-    """Over what a target is given."""
+    """Of all that a target is given, in order: two runs that have it alike were asked the same."""
     return hashlib.sha256(json.dumps([prompt.ids for prompt in prompts]).encode()).hexdigest()
 
 

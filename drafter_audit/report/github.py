@@ -76,12 +76,13 @@ class Runner:
         _append(self.summary, summary(result))
         self._annotate(shown(annotated(result, places, self.workspace)))
 
-    def fail(self, error: AuditError, config: Path) -> None:
-        """The check itself could not be made, as for an error in `config`."""
+    def fail(self, error: AuditError) -> None:
+        """The check itself could not be made, as for an error in a project file, whose line is told."""
         _append(self.summary, f"## ERROR\n\n{markdown_text(str(error))}\n")
-        text = _text(config) if isinstance(error, ProjectFileError) else None
-        file, line = (None, None) if text is None else (_within(config, self.workspace), error_line(text, error.what))
-        self._annotate([Annotation("error", "drafter-audit: error", str(error), file, line if file else None)])
+        config = Path(error.file) if isinstance(error, ProjectFileError) else None
+        text, name = _text(config), None if config is None else _within(config, self.workspace)
+        file, line = (None, None) if text is None or name is None else (name, error_line(text, error.what))
+        self._annotate([Annotation("error", "drafter-audit: error", str(error), file, line)])
 
     def _annotate(self, told: Sequence[Annotation]) -> None:
         _say(f"::{self.token}::")
