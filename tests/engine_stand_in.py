@@ -140,11 +140,21 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if time.monotonic() < self.server.ready_at:
             return self._send(503, b"")
+        if not self._is_let_in():
+            return None
         found = self.server.wire.page(*self.path.partition("?")[::2])
         status, body, kind = (404, b'{"detail": "Not Found"}', "application/json") if found is None else (200, *found)
         return self._send(status, body, kind)
 
+    def _is_let_in(self) -> bool:
+        let_in = self.server.wire.lets_in(self.path, self.headers["Authorization"])
+        if not let_in:
+            self._send(401, b'{"error": "Unauthorized"}', "application/json")
+        return let_in
+
     def do_POST(self) -> None:
+        if not self._is_let_in():
+            return None
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = self.server.wire.request(self.path, asked)
         if request is None:

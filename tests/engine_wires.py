@@ -47,7 +47,8 @@ class SglangWire:
 
     def __init__(self, plan: Plan, arguments: list[str]) -> None:
         parser = argparse.ArgumentParser(allow_abbrev=False)
-        for name in ("--model-path", "--speculative-algorithm", "--speculative-draft-model-path", "--dtype"):
+        names = ("--model-path", "--speculative-algorithm", "--speculative-draft-model-path", "--dtype", "--api-key")
+        for name in names:
             parser.add_argument(name)
         for name in ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens", "--port"):
             parser.add_argument(name, type=int)
@@ -57,6 +58,11 @@ class SglangWire:
         self.command = ["python", "-m", "sglang.launch_server", *arguments]
         self.steps = self.args.speculative_num_steps or 0
         self.reset()
+
+    def lets_in(self, path: str, authorization: str | None) -> bool:
+        """srt/utils add_api_key_middleware (0.5.3)"""
+        is_open = self.args.api_key is None or path.startswith(("/health", "/metrics"))
+        return is_open or authorization == f"Bearer {self.args.api_key}"
 
     def reset(self) -> None:
         self.metrics = Metrics({"model_name": str(self.args.model_path)})
@@ -150,7 +156,7 @@ class VllmWire:
 
     def __init__(self, plan: Plan, arguments: list[str]) -> None:
         parser = argparse.ArgumentParser(allow_abbrev=False)
-        for name in ("--model", "--speculative-config", "--port"):
+        for name in ("--model", "--speculative-config", "--port", "--api-key"):
             parser.add_argument(name)
         parser.add_argument("--per-request-spec-decode-metrics", default="none")
         parser.add_argument("--disable-log-stats", action="store_true")
@@ -159,6 +165,11 @@ class VllmWire:
         self.plan, self.drafting = plan, json.loads(self.args.speculative_config or "null")
         self.steps = self.drafting["num_speculative_tokens"] if self.drafting else 0
         self.reset()
+
+    def lets_in(self, path: str, authorization: str | None) -> bool:
+        """entrypoints/serve/middleware/authenticate.py"""
+        is_open = self.args.api_key is None or not path.startswith(("/v1", "/v2", "/inference"))
+        return is_open or authorization == f"Bearer {self.args.api_key}"
 
     def reset(self) -> None:
         self.metrics, self.answers = Metrics({"model_name": str(self.args.model)}), 0

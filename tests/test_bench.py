@@ -135,9 +135,10 @@ def test_speed_is_that_of_decoding_after_the_first_token(tmp_path, capsys) -> No
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
-def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, capsys) -> None:
+def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("KEY_OF_OURS", "secret")
     with serving(engine, {}, "--api-key", "secret", NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
-        found = run(capsys, attach(tmp_path, engine, url))["engine"]
+        found = run(capsys, attach(tmp_path, engine, url, "--api-key-env", "KEY_OF_OURS"))["engine"]
     assert (found["name"], found["launched"], found["url"]) == (engine, False, url)
     assert found["version"] == {"sglang": "0.5.23", "vllm": "0.32.0"}[engine]
     assert DRAFTER in " ".join(found["args"])
@@ -145,6 +146,26 @@ def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, c
     assert "secret" not in str(found)
     # vLLM says so only with VLLM_SERVER_DEV_MODE: its command line does
     assert found["not_verified"] == []
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_server_that_asks_for_a_key(engine, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("KEY_OF_OURS", "another")
+    with serving(engine, {}, "--api-key", "secret") as url:
+        said = [
+            refused(capsys, attach(tmp_path, engine, url, *more)) for more in ((), ("--api-key-env", "KEY_OF_OURS"))
+        ]
+    for line in said:
+        assert "it answers 401" in line
+        assert "--api-key-env" in line
+
+
+def test_what_a_key_is_given_for_is_not_told(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("KEY_OF_OURS", "secret")
+    more = ("--engine-args", "--api-key secret", "--env", "HF_TOKEN=secret", "--api-key-env", "KEY_OF_OURS")
+    told = run(capsys, launch(tmp_path, "vllm", {}, *more))
+    assert "secret" not in str(told)
+    assert told["command"][-5:] == ["--api-key '***'", "--env", "HF_TOKEN=***", "--api-key-env", "KEY_OF_OURS"]
 
 
 def test_every_format_shows_the_figure(tmp_path, capsys) -> None:
@@ -257,6 +278,11 @@ def test_what_is_no_url(url, tmp_path, capsys) -> None:
         (("--launch", "--engine-python", sys.executable, "--topk", "4"), "a tree of top-k 4"),
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),
+        (
+            ("--url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH"),
+            "no API key in that variable, --api-key-env NO_SUCH",
+        ),
+        (("--url", "http://me:pw@127.0.0.1:9", "--api-key-env", "PATH"), "a name and password beside an API key"),
     ],
 )
 def test_usage(more, reason, tmp_path, capsys, monkeypatch) -> None:

@@ -200,6 +200,17 @@ def test_usage(more, reason, tmp_path, capsys, monkeypatch) -> None:
     assert reason in capsys.readouterr().err
 
 
+def test_a_key_is_kept_nowhere_and_may_change(tmp_path, capsys) -> None:
+    for key in ("secret-1", "secret-2"):
+        env = ("--env", f"HF_TOKEN={key}", "--env-set", f"other=MY_KEY={key},A=b")
+        told, said = swept(capsys, words(tmp_path, QUICK, "--steps", "1", *env))
+        assert "secret" not in str(told)
+    assert "0 of 4 servers to start" in said
+    kept = list((tmp_path / "night").rglob("*.json"))
+    assert len(kept) == 5
+    assert not [path for path in kept if "secret" in path.read_text()]
+
+
 def test_a_value_may_hold_commas(tmp_path) -> None:
     from drafter_audit.cli.engine_options import _env_set
 

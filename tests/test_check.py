@@ -327,6 +327,19 @@ def test_bad_input_is_one_line(
     assert words in shown.err
 
 
+def test_init_says_which_checkpoint_it_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    shutil.copytree(TINY, tmp_path / "ours")
+    shutil.copytree(TINY, tmp_path / "cut")
+    (tmp_path / "cut/config.json").write_text("{")
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "--init"]) == 0
+    shown = capsys.readouterr()
+    assert "1 drafter found" in shown.out + shown.err
+    assert "left out ./cut: " in shown.out + shown.err
+
+
 def test_init_writes_what_it_finds_and_overwrites_nothing(
     recording: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:

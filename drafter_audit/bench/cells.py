@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from drafter_audit.bench.secrets import without_secret_values
 from drafter_audit.errors import UsageError
 from drafter_audit.recording.whole_file import write_text
 
@@ -118,7 +119,7 @@ class Store:
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             found = Outcome(cell, **{name: held[name] for name in _KEPT})
-            same = held["env"] == dict(cell.env_set.env)
+            same = held["env"] == without_secret_values(cell.env_set.env)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError("no cell of a sweep", str(path), "remove it: the cell is measured again") from error
         if not same:
@@ -126,7 +127,10 @@ class Store:
         return found if found.status == "done" else None
 
     def keep(self, outcome: Outcome) -> None:
-        held = {"env": dict(outcome.cell.env_set.env), **{name: getattr(outcome, name) for name in _KEPT}}
+        held = {
+            "env": without_secret_values(outcome.cell.env_set.env),
+            **{name: getattr(outcome, name) for name in _KEPT},
+        }
         write_text(self._path(outcome.cell), json.dumps(held, indent=1) + "\n")
 
     @property

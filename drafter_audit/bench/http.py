@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +12,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from drafter_audit.bench.secrets import without_password
 from drafter_audit.errors import LostServerError, ServerError, UsageError
 
 CONNECT_S = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _MEND = "look at the server's log, and start it again"
+_NO_KEY = "name the variable that holds the server's API key with --api-key-env"
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,25 @@ class Event:
 class Server:
     """One server at `url`, which is told on without the name and password that it may hold.
 
-    `answer_s`: how long it may be silent before an answer counts as lost. Raises UsageError for what is no URL of a
-    server. All that fails later raises ServerError.
+    `api_key` goes with every request, as vLLM and SGLang take one. `answer_s`: how long it may be silent before an
+    answer counts as lost. Raises UsageError for what is no URL of a server. All that fails later raises ServerError.
     """
 
-    def __init__(self, url: str, *, answer_s: float = 600.0) -> None:
+    def __init__(self, url: str, *, api_key: str | None = None, answer_s: float = 600.0) -> None:
         whole = url.rstrip("/")
-        self.url = _shown(whole)
+        self.url = without_password(whole)
         if not _is_of_a_server(whole):
-            raise UsageError("no URL of a server", repr(_shown(url)), "give one such as http://127.0.0.1:30000")
+            raise UsageError(
+                "no URL of a server", repr(without_password(url)), "give one such as http://127.0.0.1:30000"
+            )
+        if api_key and self.url != whole:
+            raise UsageError("a name and password beside an API key", self.url, "leave out one of them")
         # A proxy that the environment names is not for this machine.
         self._client = httpx2.Client(
-            base_url=whole, timeout=httpx2.Timeout(answer_s, connect=CONNECT_S), trust_env=not self.is_local
+            base_url=whole,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+            timeout=httpx2.Timeout(answer_s, connect=CONNECT_S),
+            trust_env=not self.is_local,
         )
 
     @property
@@ -71,7 +79,7 @@ class Server:
         if answer.status_code in (404, 405):
             return None
         if answer.status_code != 200:
-            raise ServerError(f"it answers {answer.status_code}", f"{self.url}{path}", _MEND)
+            raise self._refused(answer.status_code, path)
         return answer.text
 
     def json(self, path: str) -> Mapping[str, Any] | None:
@@ -84,11 +92,15 @@ class Server:
         with self._told(path), self._client.stream("POST", path, json=dict(body)) as answer:
             if answer.status_code != 200:
                 said = answer.read().decode("utf-8", "replace")[:300].strip()
-                raise ServerError(f"it answers {answer.status_code}: {said}", f"{self.url}{path}", _MEND)
+                raise self._refused(answer.status_code, path, said)
             for line in answer.iter_lines():
                 name, _, data = line.partition(":")
                 if name == "data" and data.strip() != "[DONE]":
                     yield self._event(data, path)
+
+    def _refused(self, status: int, path: str, said: str = "") -> ServerError:
+        what = f"it answers {status}" + (f": {said}" if said else "")
+        return ServerError(what, f"{self.url}{path}", _NO_KEY if status in (401, 403) else _MEND)
 
     def _event(self, data: str, path: str) -> Event:
         told = self._object(data, path)
@@ -115,15 +127,6 @@ class Server:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise LostServerError(f"the connection failed: {reason}", f"{self.url}{path}", _MEND) from error
-
-
-def _shown(url: str) -> str:
-    """Without a name and a password before the host: errors and results tell it.
-
-    >>> _shown("http://me:secret@host:8000/v"), _shown("http://host/a@b")
-    ('http://host:8000/v', 'http://host/a@b')
-    """
-    return re.sub("//[^/]*@", "//", url, count=1)
 
 
 def _is_of_a_server(url: str) -> bool:

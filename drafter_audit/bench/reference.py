@@ -157,6 +157,11 @@ class Beside:
         if self.cost is not None and self.costs:
             wired = f"{reference.release} wires {', '.join(reference.differs)} otherwise than declared"
             yield f"{wired}, which by itself changes accept_len by {_signed(self.cost)}"
+        if self.partings:
+            name, place = self.partings[0]
+            share = f"{len(self.partings)} of {len(self.result.answers)} answers"
+            parted = f"{share} leave the recorded text where there is no tie, {name} at token {place} first"
+            yield f"{parted}: the server's target is another, or computes otherwise"
 
     @property
     def _seed(self) -> int:

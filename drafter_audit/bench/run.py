@@ -13,9 +13,10 @@ from drafter_audit.bench.believe import Expected, check, told_by
 from drafter_audit.bench.counting import counted, counts_of
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.launching import deaths_told, wait_until_healthy
-from drafter_audit.bench.listener import telling, without_secrets
+from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.result import EngineFacts, EngineResult
+from drafter_audit.bench.secrets import without_secrets
 from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
 from drafter_audit.errors import ServerError, UsageError
@@ -30,11 +31,13 @@ WARM_UP_TOKENS = 8
 
 @dataclass(frozen=True)
 class Launch:
-    """How servers are started: the user's own environment variables, where logs are kept, how long loading may take."""
+    """How servers are started: the user's own environment variables, where logs are kept, how long loading may take,
+    and the key that requests must hold."""
 
     env: Mapping[str, str]
     logs: Path
     timeout_s: float
+    api_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,10 @@ class Up:
 
 
 @contextmanager
-def attached(url: str, *, answer_s: float = 600.0) -> Iterator[Up]:
+def attached(url: str, *, api_key: str | None = None, answer_s: float = 600.0) -> Iterator[Up]:
     """A server that runs already. Raises ServerError where it does not answer."""
     _check_installed()
-    server = Server(url, answer_s=answer_s)
+    server = Server(url, api_key=api_key, answer_s=answer_s)
     try:
         if not server.is_healthy():
             mend = "start it, wait until it has loaded, and check the URL"
@@ -87,7 +90,7 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
     if simulated and start.shape:
         mend = "start it without that; such figures measure no drafter"
         raise ServerError(f"its acceptance would be simulated: {simulated}", " ".join(command[:3]), mend)
-    server = Server(f"http://127.0.0.1:{start.port}")
+    server = Server(f"http://127.0.0.1:{start.port}", api_key=how.api_key)
     try:
         with running(command, how.logs / f"{log}.log", added) as process, deaths_told(process):
             waited = wait_until_healthy(process, server.is_healthy, how.timeout_s, watch)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from drafter_audit.bench.cells import Outcome
+from drafter_audit.bench.secrets import without_secret_values
 from drafter_audit.decode.result import Provenance
 from drafter_audit.measure.cycle_fit import CycleFit, Lever, fit_cycle, levers
 
@@ -137,7 +138,7 @@ def row(outcome: Outcome) -> dict[str, Any]:
     told = {name: outcome.told(name) for name in _OF_A_ROW}
     return {
         "env_set": outcome.cell.env_set.name,
-        "env": dict(outcome.cell.env_set.env),
+        "env": without_secret_values(outcome.cell.env_set.env),
         **told,
         "steps": outcome.cell.steps,
         "interval": outcome.told("accept_len_interval"),

@@ -23,10 +23,19 @@ class Found:
     recording: str | None
 
 
+@dataclass(frozen=True)
+class Unread:
+    """A checkpoint that might be a drafter, and why it cannot be read."""
+
+    path: str
+    why: AuditError
+
+
 def write_project_file(file: Path) -> Iterator[str]:
     """Writes `file` for what lies in its folder, and says what that is. Raises UsageError for a file that exists."""
     folder = file.parent
-    drafters = tuple(_drafters(folder, tuple(_recordings(folder))))
+    checkpoints = tuple(_checkpoints(folder, tuple(_recordings(folder))))
+    drafters = [each for each in checkpoints if isinstance(each, Found)]
     try:
         with file.open("x", encoding="utf-8") as written:
             written.write(_text(drafters))
@@ -35,6 +44,9 @@ def write_project_file(file: Path) -> Iterator[str]:
     except OSError as error:
         raise AuditError(f"cannot write: {error.strerror}", str(file), "choose another folder with -c") from error
     yield f"wrote {file}: {len(drafters)} drafter{'' if len(drafters) == 1 else 's'} found in {folder.absolute()}"
+    for each in checkpoints:
+        if isinstance(each, Unread):
+            yield f"left out {each.path}: {each.why}"
     if not drafters:
         yield "name your drafter in it, and its target or a recording"
 
@@ -49,24 +61,24 @@ def _recordings(folder: Path) -> Iterator[tuple[str, Manifest]]:
             yield _relative(manifest.parent, folder), told
 
 
-def _drafters(folder: Path, recordings: Sequence[tuple[str, Manifest]]) -> Iterator[Found]:
+def _checkpoints(folder: Path, recordings: Sequence[tuple[str, Manifest]]) -> Iterator[Found | Unread]:
     for depth in _DEPTH:
         for config in sorted(folder.glob(f"{depth}/config.json")):
-            found = _drafter(config.parent, folder, recordings)
+            found = _checkpoint(config.parent, folder, recordings)
             if found is not None:
                 yield found
 
 
-def _drafter(place: Path, folder: Path, recordings: Sequence[tuple[str, Manifest]]) -> Found | None:
-    """None for what is no drafter, or cannot be read."""
+def _checkpoint(place: Path, folder: Path, recordings: Sequence[tuple[str, Manifest]]) -> Found | Unread | None:
+    """None for what is no drafter."""
     from drafter_audit.drafter.open import open_drafter
 
     if not any(found for pattern in _WEIGHTS for found in place.glob(pattern)):
         return None
     try:
         spec = open_drafter(str(place), level="drafter")
-    except AuditError:
-        return None
+    except AuditError as error:
+        return Unread(_relative(place, folder), error)
     if not spec.is_drafter:
         return None
     width = spec.architecture.target_hidden_size or spec.architecture.hidden_size

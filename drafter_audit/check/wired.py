@@ -10,14 +10,12 @@ from drafter_audit.check.job import Job
 from drafter_audit.check.replay import recording_of
 from drafter_audit.check.row import Outcome, Row
 from drafter_audit.errors import SourceError
+from drafter_audit.measure.bars import MIN_GAIN
 
 if TYPE_CHECKING:
     from drafter_audit.audit.finding import Finding
     from drafter_audit.recording.recording import Recording
     from drafter_audit.wiring.probe import Probe
-
-MIN_GAIN = 0.03
-"""As the command `wiring` has it."""
 
 
 def wired(job: Job, row: Row) -> Row:

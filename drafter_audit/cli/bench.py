@@ -160,6 +160,6 @@ def _up(
     from drafter_audit.cli.progress import waiting
 
     if url is not None or shape is None:
-        return attached(url or "")
+        return attached(url or "", api_key=engine.api_key)
     start = engine.start(plan.spec, plan.target, shape)
     return launched(engine.wire, start, engine.launch(logs), f"{engine.engine}-{start.port}", waiting())

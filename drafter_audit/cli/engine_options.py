@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.options import Finite, gathered
+from drafter_audit.cli.shown import pairs
 from drafter_audit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ class EngineOptions:
     engine_args: tuple[str, ...]
     env: Mapping[str, str]
     start_timeout: float
+    api_key_env: str | None
+
+    @property
+    def api_key(self) -> str | None:
+        """Raises UsageError where the variable that is named holds none."""
+        import os
+
+        if self.api_key_env is None:
+            return None
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key:
+            raise UsageError("no API key in that variable", f"--api-key-env {self.api_key_env}", "set and export it")
+        return key
 
     @property
     def wire(self) -> Wire:
@@ -63,13 +77,13 @@ class EngineOptions:
     def launch(self, logs: Path, env: Mapping[str, str] | None = None) -> Launch:
         from drafter_audit.bench.run import Launch
 
-        return Launch({**self.env, **(env or {})}, logs, self.start_timeout)
+        return Launch({**self.env, **(env or {})}, logs, self.start_timeout, self.api_key)
 
 
 def engine_options(*, required: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--engine and how to start it, as one argument `engine: EngineOptions`."""
 
-    options = (_engine(required), *STARTED_BY, _START_TIMEOUT)
+    options = (_engine(required), *STARTED_BY, _START_TIMEOUT, _API_KEY)
     return lambda command: gathered(command, EngineOptions, "engine", options)
 
 
@@ -104,13 +118,7 @@ def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple
     name, _, rest = text.partition("=")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or not rest:
         raise click.BadParameter(f"{text!r} is no set: write name=KEY=VALUE,KEY=VALUE", context, param)
-    parts: list[str] = []
-    for part in rest.split(","):
-        if "=" in part or not parts:
-            parts.append(part)
-        else:
-            parts[-1] += f",{part}"
-    return name, dict(_pair(context, param, part) for part in parts)
+    return name, dict(_pair(context, param, part) for part in pairs(rest))
 
 
 def program(python: str) -> str:
@@ -167,4 +175,10 @@ _START_TIMEOUT = click.option(
     default=3600.0,
     show_default=True,
     help="How long a server may take to load.",
+)
+
+_API_KEY = click.option(
+    "--api-key-env",
+    metavar="NAME",
+    help="The variable of this command's own that holds the API key which the server asks for.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_sets
+from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_sets, words
 from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.prompt_options import OF_ANSWERS, Answers, answer_options
@@ -62,7 +62,7 @@ _OPTIONS = (
     ),
 )
 
-_OF_SERVERS = ("engine_python", "engine_args", "env", "start_timeout", "env_set", "out", "what_if")
+_OF_SERVERS = ("engine_python", "engine_args", "env", "start_timeout", "api_key_env", "env_set", "out", "what_if")
 _OF_REPLAY = ("verify_ms", "draft_ms", "measured")
 _OF_TREES = ("topks", "num_draft_tokens")
 
@@ -157,12 +157,15 @@ def _planned(
 
 
 def _asked(plan: Plan, engine: EngineOptions) -> dict[str, Any]:
-    """What must be the same for a run to go on with a folder. Further step counts and sets may be added."""
+    """What must be the same for a run to go on with a folder. Further step counts and sets may be added, and a key may
+    be another."""
+    from drafter_audit.bench.secrets import without_secret_values, without_secrets
+
     return {
         "engine": engine.engine,
         "engine_python": engine.engine_python,
-        "engine_args": engine.engine_args,
-        "env": dict(engine.env),
+        "engine_args": without_secrets(words(engine.engine_args)),
+        "env": without_secret_values(engine.env),
         "measured_with": plan.asked.provenance.to_dict(),
         "max_new_tokens": plan.asked.questions[0].max_new_tokens,
     }

@@ -11,6 +11,7 @@ import click
 
 from drafter_audit import __version__
 from drafter_audit.cli.commands import Commands
+from drafter_audit.cli.shown import shown
 from drafter_audit.errors import (
     EXIT_INTERRUPTED,
     EXIT_NOT_MEASURED,
@@ -76,7 +77,7 @@ def _run(arguments: list[str]) -> int:
     """Click's own main adds to stderr on ^C and makes a closed pipe a failure, so it serves completion alone."""
     if _COMPLETION in os.environ:
         cli.main(arguments, prog_name=_PROGRAM)
-    with cli.make_context(_PROGRAM, arguments, obj=tuple(arguments)) as context:
+    with cli.make_context(_PROGRAM, arguments, obj=shown(arguments)) as context:
         cli.invoke(context)
     return EXIT_OK
 

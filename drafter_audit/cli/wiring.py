@@ -13,6 +13,7 @@ import click
 from drafter_audit.cli.options import Finite, complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers, answer_options
 from drafter_audit.cli.target_options import TargetOptions, target_options
+from drafter_audit.measure.bars import MIN_GAIN
 from drafter_audit.ranks import Rank
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _rates(context: click.Context, param: click.Parameter, text: str | None) -> 
     "--min-gain",
     metavar="X",
     type=Finite(min=0, max=1),
-    default=0.03,
+    default=MIN_GAIN,
     show_default=True,
     help="The least confirmed gain in KL that is blamed on a knob, as a share of the KL before it.",
 )

@@ -16,6 +16,10 @@ LEAST_PROMPTS = 8
 """Of fewer prompts the interval is little more than their own range: it cannot leave what was seen.
 The wiring check asks for as many in each half."""
 
+MIN_GAIN = 0.03
+"""The least gain in KL for which the wiring check blames a wiring, as a share of the KL before it: the minima of a
+drafter after 255 steps of training wander by half of that."""
+
 Place = Literal["above", "below", "unsure"]
 
 

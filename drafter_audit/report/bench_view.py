@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from drafter_audit.bench.counting import SERVER_DEFINITION
@@ -80,7 +81,7 @@ def engine_lines(engine: EngineFacts) -> Lines:
     lines = [f"{engine.name} {engine.version or '(version not told)'} at {engine.url}"]
     if engine.start_s is not None:
         lines.append(f"started here, healthy after {engine.start_s:.1f} s; log: {engine.log}")
-    lines.append(f"arguments: {escape(' '.join(engine.args)) if engine.args else 'not told'}")
+    lines.append(f"arguments: {escape(shlex.join(engine.args)) if engine.args else 'not told'}")
     told = " ".join(f"{name}={value}" for name, value in (engine.env or {}).items())
     lines.append(f"environment: {escape(told) or ('nothing that decides' if engine.env is not None else 'not told')}")
     lines += [f"not verified: {what}" for what in engine.not_verified]

@@ -42,8 +42,3 @@ def _answers(beside: Beside) -> Iterator[str]:
     total = len(beside.result.answers)
     text = f"{count(beside.same_text)} of {count(total)} answers are the recorded ones, token by token"
     yield f"{text}; {count(beside.same_counts)} took the very rounds"
-    if beside.partings:
-        name, place = beside.partings[0]
-        what = "it serves another target, or computes otherwise"
-        parted = f"{len(beside.partings)} leave the recorded text where there is no tie"
-        yield f"{parted}, {name} at token {place} first: {what}"

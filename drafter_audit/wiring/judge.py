@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drafter_audit.measure.bars import LEAST_PROMPTS
+from drafter_audit.measure.bars import LEAST_PROMPTS, MIN_GAIN
 from drafter_audit.measure.bootstrap import Interval
 from drafter_audit.wiring.paired import Paired, Values, later_of
 from drafter_audit.wiring.probe import EVERY, Attempt, Probe
 from drafter_audit.wiring.result import Outcome
 from drafter_audit.wiring.score import Score
-
-MIN_GAIN = 0.03
-"""The least gain in KL that is blamed, as a share of the KL before it: the minima of a drafter after 255 steps of
-training wander by half of that."""
 
 _CHOOSE, _CONFIRM = (0, 1), (2,)
 

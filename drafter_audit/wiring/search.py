@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import AuditError
+from drafter_audit.measure.bars import MIN_GAIN
 from drafter_audit.wiring.controls import control, taps_worth
 from drafter_audit.wiring.hypotheses import STATES, knob_of, moved, reverted
-from drafter_audit.wiring.judge import MIN_GAIN, Judge, judged_by
+from drafter_audit.wiring.judge import Judge, judged_by
 from drafter_audit.wiring.paired import mean_of
 from drafter_audit.wiring.probe import LATER, Attempt, Probe
 from drafter_audit.wiring.result import Fault, Found, NotObservable, Step
