@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from drafter_audit.decode.result import Provenance, Tie
+from drafter_audit.drafter.target import UNQUANTISED
 from drafter_audit.measure.acceptance import Acceptance
 from drafter_audit.report.document import Lines
 from drafter_audit.report.numbers import count, share
@@ -23,7 +24,8 @@ def measured_with(provenance: Provenance) -> Lines:
     form = "raw, without the chat template" if provenance.raw else f"with the chat template{thinking}"
     form = "as token ids" if provenance.as_tokens else form
     tie = "" if provenance.tie_epsilon is None else f"; a gap of logits below {provenance.tie_epsilon:g} is a tie"
-    kind = ", ".join(filter(None, [target.dtype or "dtype not told", target.quantization]))
+    packed = "not quantized" if target.quantization == UNQUANTISED else target.quantization
+    kind = ", ".join(filter(None, [target.dtype or "dtype not told", packed]))
     return Lines(
         (
             f"drafter: {at(provenance.drafter.ref, provenance.drafter.revision)}",
