@@ -16,12 +16,12 @@ from drafter_audit.bench.launching import deaths_told, wait_until_healthy
 from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.result import EngineFacts, EngineResult
-from drafter_audit.bench.secrets import without_secrets
 from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
 from drafter_audit.errors import ServerError, UsageError
 from drafter_audit.measure.shape import Shape, shape_of
 from drafter_audit.process import Running, Watch, check_installed, running
+from drafter_audit.secrets import without_secrets
 
 _SETTLE_S = 5.0
 """How long counters may lag behind an answer."""

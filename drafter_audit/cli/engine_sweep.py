@@ -159,7 +159,7 @@ def _planned(
 def _asked(plan: Plan, engine: EngineOptions) -> dict[str, Any]:
     """What must be the same for a run to go on with a folder. Further step counts and sets may be added, and a key may
     be another."""
-    from drafter_audit.bench.secrets import without_secret_values, without_secrets
+    from drafter_audit.secrets import without_secret_values, without_secrets
 
     return {
         "engine": engine.engine,
