@@ -167,8 +167,12 @@ def _plain(dtype: object) -> str | None:
 def _counts(block: Mapping[str, Any], where: str) -> Counts:
     """Raises ServerError for a block that lacks one of them."""
     try:
-        counts = (block[name] for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens"))
-        return Counts(*counts, tuple(block["acceptance_histogram"]))
+        return Counts(
+            block["num_spec_steps"],
+            block["num_accepted_draft_tokens"],
+            block["num_draft_tokens"],
+            tuple(block["acceptance_histogram"]),
+        )
     except KeyError as error:
         raise ServerError(f"a metric is missing: {error}", where, f"start it without {_BLOCK}") from error
 

@@ -113,8 +113,9 @@ def bench(
 
     _check_way(context, url, launch)
     shape = _shape(launch, steps, topk, num_draft_tokens)
-    for value in what_if if shape else ():  # else the server tells it, and is asked nothing before
-        check_reachable(value, shape.deepest)
+    if shape is not None:  # else the server tells it, and is asked nothing before
+        for value in what_if:
+            check_reachable(value, shape.deepest)
     recording = None if reference is None else opened_reference(context, reference, drafter, target, shape)
     plan = planned_on(recording, drafter, target, what_if) if recording else planned(drafter, target, answers, what_if)
     with (
