@@ -168,10 +168,10 @@ def replayed(
                 check_beams(plan.spec, shape.topk)
                 check_verified(recording.manifest, shape)
     for row in plans:
-        drafter = None
+        drafter, loaded_as = None, None
         for plan, recording in zip(row, recordings, strict=True):
             kind = dtype or replay_dtype(recording.manifest)
-            if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
-                drafter = plan.load(kind)
+            if drafter is None or loaded_as != (plan.wiring, plan.lender, kind):
+                drafter, loaded_as = plan.load(kind), (plan.wiring, plan.lender, kind)
             with watch_prompts(plan.spec.name, recording.manifest.count) as watch:
                 yield replay_shapes(drafter, recording, shapes, watch=watch)
