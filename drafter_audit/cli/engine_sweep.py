@@ -13,7 +13,7 @@ from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_se
 from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.prompt_options import OF_ANSWERS, Answers, answer_options
-from drafter_audit.cli.recording_options import Recorded, opened, replayed
+from drafter_audit.cli.recording_options import Recorded, only_with_dumps, replayed
 
 if TYPE_CHECKING:
     from drafter_audit.bench.cells import Cell, Outcome, Store
@@ -78,6 +78,7 @@ def check_options(context: click.Context, engine: EngineOptions, recorded: Recor
         refuse(context, (*_OF_SERVERS, *OF_ANSWERS), "says how servers are measured, and none is", "add --engine")
         return
     refuse(context, _OF_TREES, "asks for trees, and servers are swept over chains", "leave it out, or use bench")
+    only_with_dumps(context)
     refuse(context, _OF_REPLAY, "gives a cost, and with --engine it is measured", "leave it out")
     if recorded.folders:
         refuse(context, OF_ANSWERS, "says what is asked, and the recording says that", "leave it out")
@@ -94,12 +95,10 @@ class Swept:
     dtype: str | None
     steps: tuple[int, ...]
     answers: Answers
-    recorded: Recorded
+    recording: str | None
 
 
-def swept_over_servers(
-    context: click.Context, swept: Swept, engine: EngineOptions, servers: OverServers
-) -> EngineSweep:
+def swept_over_servers(swept: Swept, engine: EngineOptions, servers: OverServers) -> EngineSweep:
     """Every cell, measured now or earlier. Raises UsageError before the first is begun."""
     from drafter_audit.bench.cells import EnvSet, Store, cells_of
     from drafter_audit.bench.sweep import Known, duration, left_s, run_cells
@@ -112,7 +111,7 @@ def swept_over_servers(
         check_reachable(value, swept.steps[-1])
     if servers.out is None:
         raise UsageError("no folder for the cells", "--out", "name one: each cell is kept there as it ends")
-    plan, known = _planned(context, swept)
+    plan, known = _planned(swept)
     sets = [EnvSet(NO_VARIABLES, {}), *(EnvSet(name, env) for name, env in servers.env_set)]
     store = Store(servers.out)
     _check_start(plan, engine, swept.steps[0])
@@ -138,19 +137,22 @@ def show(context: click.Context, result: EngineSweep, style: str, output: str | 
         context.exit(EXIT_NOT_MEASURED)
 
 
-def _planned(context: click.Context, swept: Swept) -> tuple[Plan, Mapping[int, float]]:
-    """What is asked, and accept_len by steps where a recording tells it."""
+def _planned(swept: Swept) -> tuple[Plan, Mapping[int, float]]:
+    """What is asked, and accept_len by steps where a recording tells it. Dumps are none: what of a text was asked they
+    need not say."""
     from drafter_audit.cli.engines import planned, planned_on
     from drafter_audit.decode.sweep import sweep_result
     from drafter_audit.measure.shape import shape_of
+    from drafter_audit.recording.open import open_recording
 
-    drafter, target, steps = swept.drafter, swept.target, swept.steps
-    if not swept.recorded.folders:
+    drafter, target = swept.drafter, swept.target
+    if swept.recording is None:
         return planned(drafter, target, swept.answers), {}
-    recordings = opened(context, swept.recorded, (drafter,), steps[-1], target)
-    (runs,) = replayed((drafter,), recordings, [shape_of(count) for count in steps], target, swept.dtype)
+    recording = open_recording(swept.recording)
+    shapes = [shape_of(count) for count in swept.steps]
+    (runs,) = replayed((drafter,), (recording,), shapes, target, swept.dtype)
     known = {each.steps: each.accept_len for each in sweep_result(runs).acceptances}
-    return planned_on(recordings[0], drafter, target), known
+    return planned_on(recording, drafter, target), known
 
 
 def _asked(plan: Plan, engine: EngineOptions) -> dict[str, Any]:

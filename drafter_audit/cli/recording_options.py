@@ -98,7 +98,7 @@ def only_with_a_target(context: click.Context) -> None:
 
 
 def only_with_dumps(context: click.Context) -> None:
-    """Raises UsageError for an option that says what dumps hold, where none are named."""
+    """Raises UsageError for an option that says what dumps hold, where none are named or taken."""
     why = "says what dumps hold, and --recording names none"
     refuse(context, _OF_DUMPS, why, "leave it out, or name a folder of dumps with --recording")
 

@@ -98,8 +98,8 @@ def sweep(
 
     check_options(context, engine, recorded)
     if engine.engine is not None:
-        swept = Swept(drafter, target, dtype, steps, answers, recorded)
-        show(context, swept_over_servers(context, swept, engine, servers), style, output)
+        swept = Swept(drafter, target, dtype, steps, answers, next(iter(recorded.folders), None))
+        show(context, swept_over_servers(swept, engine, servers), style, output)
         return
     costs, source = _costs(verify_ms, draft_ms, measured)
     shapes, notes = shapes_of(steps, topks, num_draft_tokens)
