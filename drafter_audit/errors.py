@@ -61,7 +61,7 @@ class ProjectFileError(UsageError):
     """Of `file`, as it was opened; `place` is a table in it."""
 
     def __init__(self, what: str, file: str, mend: str, place: str = "") -> None:
-        self.file = file
+        self.file, self.place = file, place
         super().__init__(what, f"{file}, {place}" if place else file, mend)
 
 

@@ -39,7 +39,8 @@ class Plan:
 
     Faults: `ready_after` seconds; `crash_loading`; `crash_after`, `reset_after` so many answers; `claims` instead of
     what it was told; `without` these metrics; `stray_tokens` counted for others with each answer; `workers`: processes
-    that it starts, in sessions of their own, the first of which outlives a SIGTERM; `bad_counts`."""
+    that it starts, in sessions of their own, the first of which outlives a SIGTERM; `bad_counts`; `finish`: why answers
+    end, instead of what is so."""
 
     release: str = ""
     rates: tuple[float, ...] = (0.75, 0.35, 0.04, 0.01)
@@ -60,6 +61,7 @@ class Plan:
     workers: int = 0
     worker_pids: str = ""
     bad_counts: bool = False
+    finish: str = ""
 
     @property
     def shrink(self) -> float:
@@ -131,6 +133,7 @@ class Decoder:
     def _piece(self, new: list[int], ids: list[int], histogram: list[int], cap: int) -> Piece:
         ended = bool(self.plan.length and len(ids) >= self.plan.length)
         finish = "stop" if ended else "length" if len(ids) >= cap else None
+        finish = finish and (self.plan.finish or finish)
         return Piece(new, ids, list(histogram), finish)
 
 

@@ -238,7 +238,7 @@ class VllmWire:
     def block(self, piece: Piece) -> dict[str, Any]:
         """v1/metrics/stats.py RequestSpecDecodeMetrics.to_dict"""
         rounds, accepted = sum(piece.histogram), sum(j * n for j, n in enumerate(piece.histogram))
-        return {
+        told = {
             "mean_acceptance_length": 1 + accepted / rounds if rounds else 1.0,
             "draft_acceptance_rate": accepted / (rounds * self.steps) if rounds else 0.0,
             "acceptance_histogram": piece.histogram,
@@ -247,3 +247,4 @@ class VllmWire:
             "num_draft_tokens": rounds * self.steps,
             "num_spec_tokens": self.steps,
         }
+        return {name: value for name, value in told.items() if name not in self.plan.without}

@@ -249,11 +249,19 @@ def test_lines_of_keys_and_errors(tmp_path: Path) -> None:
     text = json.dumps({"a": 1, "b": {"a": 2, "c": 3}}, indent=1)
     assert [key_line(text, keys) for keys in (["a"], ["b"], ["b", "a"], ["b", "z"], [])] == [2, 3, 4, 3, 1]
     file = tmp_path / project.FILE_NAME
-    for written, line in (("[check]\nx = = 1\n", 2), ("[check]\n\nwirings = true\n", 3), ("[check]\nsteps = 'a'", 2)):
+    check, ours = "[check]\nsteps = 3\n", "[[drafter]]\npath = './a'\n"
+    for written, line in (
+        ("[check]\nx = = 1\n", 2),
+        ("[check]\n\nwirings = true\n", 3),
+        ("[check]\nsteps = 'a'", 2),
+        (f"{check}{ours}[drafter.check]\nsteps = 'a'", 6),
+        (f"{check}{ours}{ours}[[drafter.accept_len]]\nvalue = 2\n[[drafter.accept_len]]\nsteps = 0", 10),
+        (f"{ours}[drafter.throughput]\nplain_tokens_per_s = 2\n[[drafter]]", 3),
+    ):
         file.write_text(written)
         with pytest.raises(project.ProjectFileError) as caught:
             project.in_folder(tmp_path)
-        assert error_line(written, caught.value.what) == line
+        assert error_line(written, caught.value.what, caught.value.place) == line
 
 
 def test_junit_is_xml_whatever_a_name_holds() -> None:

@@ -137,7 +137,8 @@ def test_speed_is_that_of_decoding_after_the_first_token(tmp_path, capsys) -> No
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_the_engine_is_told_with_its_arguments_and_variables(engine, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("KEY_OF_OURS", "secret")
-    with serving(engine, {}, "--api-key", "secret", NCCL_PROTO="LL", SGLANG_API_KEY="secret") as url:
+    env = {"NCCL_PROTO": "LL", "SGLANG_API_KEY": "secret", "SGLANG_EXPOSE_OWN_ENV_VARS": "1"}
+    with serving(engine, {}, "--api-key", "secret", **env) as url:
         found = run(capsys, attach(tmp_path, engine, url, "--api-key-env", "KEY_OF_OURS"))["engine"]
     assert (found["name"], found["launched"], found["url"]) == (engine, False, url)
     assert found["version"] == {"sglang": "0.5.23", "vllm": "0.32.0"}[engine]
@@ -179,6 +180,8 @@ def test_every_format_shows_the_figure(tmp_path, capsys) -> None:
 
 # --- what is refused
 
+_BLOCK = "--per-request-spec-decode-metrics summary"
+
 WRONG_AT_START = [
     ("sglang", {}, ("--env", "SGLANG_SIMULATE_ACC_LEN=2.5"), "simulated: SGLANG_SIMULATE_ACC_LEN is 2.5"),
     (
@@ -197,6 +200,10 @@ WRONG_AT_START = [
     ("sglang", {"release": "0.5.8"}, ("chat",), "--enable-metrics"),
     ("vllm", {"reset_after": 2}, (), "a counter went backwards"),
     ("vllm", {"stray_tokens": 5}, (), "somebody else uses it"),
+    ("vllm", {"stray_tokens": 5}, ("--engine-args", _BLOCK), "somebody else uses it"),
+    ("vllm", {"without": ["num_spec_steps"]}, ("--engine-args", _BLOCK), "a metric is missing: 'num_spec_steps'"),
+    ("vllm", {"finish": "abort"}, (), "gave up the answer to 'p0': abort"),
+    ("sglang", {"finish": "abort"}, (), "gave up the answer to 'p0': abort"),
     *[
         ("vllm", {"without": [name]}, (), f"a metric is missing: {name},")
         for name in (
@@ -249,6 +256,12 @@ def test_a_server_may_call_its_models_otherwise(tmp_path, capsys) -> None:
         assert run(capsys, attach(tmp_path, "sglang", url, *more))["rounds"] == expected(plan, 3)["rounds"]
 
 
+def test_a_what_if_out_of_reach_costs_no_measurement(tmp_path, capsys) -> None:
+    """Only the server says how many steps it runs; this one would die at the warm-up."""
+    with serving("vllm", {"crash_after": 0}) as url:
+        assert "a round of 3 steps emits" in refused(capsys, attach(tmp_path, "vllm", url, "--what-if", "9"), code=2)
+
+
 def test_nobody_at_the_url(tmp_path, capsys) -> None:
     said = refused(capsys, attach(tmp_path, "vllm", "http://me:secret@127.0.0.1:9"))
     assert "no healthy server answers there, http://127.0.0.1:9/health" in said
@@ -278,6 +291,7 @@ def test_what_is_no_url(url, tmp_path, capsys) -> None:
         (("--launch", "--engine-python", sys.executable, "--topk", "4"), "a tree of top-k 4"),
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),
+        (("--launch", "--engine-python", sys.executable, "--what-if", "9"), "accept_len 9 cannot be had: a round of 3"),
         (
             ("--url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH"),
             "no API key in that variable, --api-key-env NO_SUCH",

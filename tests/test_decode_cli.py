@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from drafter_audit.cli.main import main
 from drafter_audit.facts.pair import folder_of
@@ -153,6 +154,28 @@ def test_one_drafter_on_several_recordings(read: Any, recording: str) -> None:
     told = read("decode", "tiny", "--recording", recording, "--recording", recording)
     assert len(told["results"]) == 2
     assert told["paired"][0]["difference"] == 0.0
+
+
+def test_each_recording_lends_what_its_own_target_has(read: Any, recording: str, tmp_path: Path) -> None:
+    """As of an old revision and a new one: the second's embedding has its rows in another order."""
+    drafter = shutil.copytree(folder_of("tiny"), tmp_path / "drafter")
+    weights = load_file(drafter / "model.safetensors")
+    save_file({name: one for name, one in weights.items() if "embed" not in name}, drafter / "model.safetensors")
+    (drafter / "drafter-audit.toml").unlink()
+    recordings = []
+    for name in ("old", "new"):
+        target = shutil.copytree(folder_of("tiny-target"), tmp_path / name)
+        made = shutil.copytree(recording, tmp_path / f"rec-{name}")
+        manifest = json.loads((made / "manifest.json").read_text())
+        (made / "manifest.json").write_text(json.dumps({**manifest, "target": str(target)}))
+        recordings.append(str(made))
+    theirs = load_file(target / "model.safetensors")
+    theirs["model.embed_tokens.weight"] = theirs["model.embed_tokens.weight"].flip(0).contiguous()
+    save_file(theirs, target / "model.safetensors", {"format": "pt"})
+    alone = [read("decode", str(drafter), "--recording", each)["accepted"] for each in recordings]
+    both = read("decode", str(drafter), "--recording", recordings[0], "--recording", recordings[1])
+    assert [one["accepted"] for one in both["results"]] == alone
+    assert alone[1] < alone[0]
 
 
 def test_answers_cut_off_are_shown_and_end_with_3(audit: Audit, recording: str) -> None:

@@ -144,6 +144,8 @@ def test_one_result_stands_alone_and_several_are_paired() -> None:
     ("other", "reason"),
     [
         (replace(REPLAY, provenance=provenance("b", prompts=replace(PROMPTS, sha256="cd" * 32))), "different prompts"),
+        (replace(REPLAY, provenance=provenance("b", raw=True)), "different prompts"),
+        (replace(REPLAY, provenance=provenance("b", thinking=True)), "different prompts"),
         (replace(REPLAY, acceptance=run([1], [1], [1], [1], steps=2)), "different settings"),
         (replace(REPLAY, acceptance=Acceptance.from_counters(steps=3, rounds=9, accepted=9)), "same prompts"),
     ],

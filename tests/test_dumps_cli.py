@@ -111,6 +111,20 @@ def test_a_sweep_of_dumps(read: Any, made: Path) -> None:
     assert told["rows"][0]["accept_len"] < told["rows"][2]["accept_len"]
 
 
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [((), 3, "no recording"), (("--boundaries", "2,6,9"), 2, "--boundaries says what dumps hold")],
+)
+def test_dumps_do_not_say_what_servers_are_to_be_asked(
+    audit: Audit, made: Path, tmp_path: Path, more: tuple[str, ...], code: int, says: str
+) -> None:
+    """Without a loss mask their prompts are a token long."""
+    words = ("sweep", "tiny", "--engine", "vllm", "--engine-python", "true", "--out", str(tmp_path / "night"))
+    found, out, err = audit(*words, "--recording", str(made / "vllm"), *more)
+    assert (found, out) == (code, "")
+    assert says in err
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no slots": ((), 2, "dumps do not say which boundary"),
     "slots twice": (("--boundaries", "2,6,9", "--match", "rec"), 2, "dumps do not say which boundary"),

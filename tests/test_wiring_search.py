@@ -8,13 +8,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from drafter_audit.audit.damage import PROVEN
 from drafter_audit.errors import CannotRunError
+from drafter_audit.recording.open import open_recording
+from drafter_audit.recording.prompt_file import read_prompt
+from drafter_audit.recording.store import begin
 from drafter_audit.wiring import controls
-from drafter_audit.wiring.hypotheses import hypotheses
+from drafter_audit.wiring.evidence import Damage, Evidence
+from drafter_audit.wiring.hypotheses import hypotheses, moved
 from drafter_audit.wiring.probe import open_probe
 from drafter_audit.wiring.search import search
+from drafter_audit.wiring.verdict import judged
 from tests.planted import TINY, planted
 
 TRAINED = [2, 6, 9]
@@ -164,6 +171,36 @@ def found_as_planted(folder, recording, healthy, names):
     assert all({"knob", "from", "to", "kl_before", "kl_after", "interval", "costs"} <= set(one) for one in told)
 
 
+def test_what_a_fault_costs_is_that_of_the_prompts_that_have_the_states_of_both(tmp_path, tiny_recording):
+    """The last two prompts of each half lack what slot 0 was trained on: of them the fault's cost is not known."""
+    probe = open_probe(planted(tmp_path, "slot 0 +1"), tiny_recording)
+    *_, rest, confirm = probe.corpus.groups
+    lacking = {*rest[-2:], *confirm[-2:]}
+    found = search(open_probe(str(tmp_path), without_a_boundary(tmp_path / "rec", tiny_recording, 2, lacking)))
+    (fault,) = found.faults
+    known = ~np.isin(probe.corpus.prompt_of, list(lacking))
+    for wiring, kl, length in (
+        (probe.declared, fault.kl_before, fault.accept_len_before),
+        (moved(probe.declared, 0, 2), fault.kl_after, fault.accept_len_after),
+    ):
+        score = probe.whole(wiring)
+        assert kl == pytest.approx(score.kl[0][known].mean(), rel=1e-6)
+        assert length == pytest.approx(1 + score.accepted[known].mean(), rel=1e-6)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def without_a_boundary(folder, recording, boundary, lacking):
+    """`recording`, in which the prompts numbered `lacking` have no states at `boundary`."""
+    manifest = recording.manifest
+    kept = tuple(each for each in manifest.boundaries if each != boundary)
+    store = begin(folder, replace(manifest, boundaries=kept, answers=()))
+    for place, prompt in enumerate(recording.prompts()):
+        file = recording.folder / manifest.answers[place].file
+        store.add(place, read_prompt(file, kept) if place in lacking else prompt)
+    store.finish()
+    return open_recording(folder)
+
+
 def test_too_few_prompts_blame_nothing_and_say_how_many_it_takes(tmp_path, tiny_recording):
     manifest = tiny_recording.manifest
     few = replace(tiny_recording, manifest=replace(manifest, answers=manifest.answers[:12], count=12))
@@ -186,9 +223,36 @@ def test_a_gain_below_the_least_asked_for_is_blamed_on_nothing(tmp_path, tiny_re
 
 def test_a_control_above_chance_breaks_off(tiny_recording, monkeypatch):
     """The bound is lowered under what chance gives: no drafter here accepts without its map or head."""
-    monkeypatch.setattr(controls, "CONTROL_BOUND", 0.9)
+    monkeypatch.setattr(controls, "CHANCE", 0.9)
     with pytest.raises(CannotRunError, match=r"a control with permuted head rows has accept_len .*the check is broken"):
         controls.control(open_probe(str(TINY), tiny_recording))
+
+
+@pytest.mark.parametrize(
+    ("above", "name", "todo"),
+    [
+        (0.0, "inconclusive", "ask for another --min-accept-len"),
+        (0.1, "inconclusive", "record about 80 prompts"),  # twice as far as that the interval ends: 4 * 20 prompts
+        (0.21, "undertrained", "train"),
+        (-0.2, "healthy", None),
+    ],
+)
+def test_accept_len_is_held_to_what_is_asked_as_the_gate_holds_it(healthy, above, name, todo):
+    best = replace(healthy.best, accept_len=3.0, interval=(2.8, 3.2))
+    found = replace(healthy, declared=best, best=best)
+    verdict = judged(Evidence(found, None, min_accept_len=3.0 + above, answers=20))
+    assert verdict.name == name
+    assert [todo] * bool(todo) == [todo for each in verdict.todo if each.startswith(todo)]
+
+
+@pytest.mark.parametrize(("code", "name"), [("EMB-UNRELATED", "healthy"), ("EMB-ZERO", "damaged"), (None, "damaged")])
+def test_an_embedding_that_it_was_trained_with_is_no_damage(healthy, code, name):
+    """Whatever lint says of it, as long as the target's does worse. What else is broken stays so."""
+    own = replace(healthy.best, wiring=replace(healthy.best.wiring, embedding="own"))
+    tried = replace(healthy.hypotheses[0], knob="embedding", value="target", outcome="worse")
+    found = replace(healthy, declared=own, best=own, hypotheses=(tried,))
+    assert judged(Evidence(found, None, damage=(Damage("it is another", code),), answers=20)).name == name
+    assert code is None or code in PROVEN
 
 
 def test_no_hypothesis_stands_twice_and_each_engine_is_asked(tiny_recording):

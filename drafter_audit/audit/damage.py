@@ -17,15 +17,15 @@ LOOKS_SO = frozenset({"HEAD-RANDOM", "EMB-RANDOM", "NORM-ONES", "EMB-NEAR", "HEA
 """Warnings: damage only where the drafter drafts as if it were."""
 
 
-def proven(findings: Iterable[Finding]) -> Iterator[str]:
-    """In sentences."""
-    yield from _sentences(each for each in findings if each.severity == "error" and each.code in PROVEN)
+def proven(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
+    """Codes, each with its sentence."""
+    yield from ((each.code, _told(each)) for each in findings if each.severity == "error" and each.code in PROVEN)
 
 
 def suspected(findings: Iterable[Finding]) -> Iterator[str]:
     """In sentences."""
-    yield from _sentences(each for each in findings if each.severity == "warning" and each.code in LOOKS_SO)
+    yield from (_told(each) for each in findings if each.severity == "warning" and each.code in LOOKS_SO)
 
 
-def _sentences(findings: Iterable[Finding]) -> Iterator[str]:
-    yield from (f"{each.code}: {each.what}; {each.consequence}" for each in findings)
+def _told(finding: Finding) -> str:
+    return f"{finding.code}: {finding.what}; {finding.consequence}"

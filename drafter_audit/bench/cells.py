@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from drafter_audit.bench.secrets import without_secret_values
 from drafter_audit.errors import UsageError
 from drafter_audit.recording.whole_file import write_text
+from drafter_audit.secrets import without_secret_values
 
 _PLAN = "sweep.json"
 _KEPT = ("status", "result", "reason", "start_s", "took_s")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from drafter_audit.bench.secrets import without_password
 from drafter_audit.errors import LostServerError, ServerError, UsageError
+from drafter_audit.secrets import without_password
 
 CONNECT_S = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")

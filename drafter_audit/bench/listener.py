@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drafter_audit.bench.secrets import is_secret
+from drafter_audit.secrets import is_secret
 
 _SHOWN = ("NCCL_", "SGLANG_", "SIMULATE_ACC", "VLLM_", "CUDA_", "TORCH_", "GLOO_", "UCX_", "OMP_", "HIP_", "ROCR_")
 

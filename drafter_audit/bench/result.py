@@ -11,7 +11,7 @@ from drafter_audit.bench.counting import DEFINITION, SERVER_DEFINITION, Counted
 from drafter_audit.bench.wire import Answer
 from drafter_audit.decode.result import DecodeResult, Provenance
 from drafter_audit.measure.acceptance import Acceptance
-from drafter_audit.measure.costs import NOT_MEASURED, check_reachable
+from drafter_audit.measure.costs import NOT_MEASURED
 from drafter_audit.measure.loops import why_not_measured
 from drafter_audit.measure.step_bounds import tokens_per_s_at
 
@@ -51,10 +51,6 @@ class EngineResult:
     counted: Counted
     what_if: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for value in self.what_if:
-            check_reachable(value, self.counted.steps)
 
     @property
     def answers(self) -> tuple[Answer, ...]:

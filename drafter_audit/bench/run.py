@@ -16,12 +16,13 @@ from drafter_audit.bench.launching import deaths_told, wait_until_healthy
 from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.result import EngineFacts, EngineResult
-from drafter_audit.bench.secrets import without_secrets
 from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
 from drafter_audit.decode.result import Provenance
 from drafter_audit.errors import ServerError, UsageError
+from drafter_audit.measure.costs import check_reachable
 from drafter_audit.measure.shape import Shape, shape_of
 from drafter_audit.process import Running, Watch, check_installed, running
+from drafter_audit.secrets import is_secret, without_secrets
 
 _SETTLE_S = 5.0
 """How long counters may lag behind an answer."""
@@ -100,13 +101,16 @@ def launched(wire: Wire, start: Start, how: Launch, log: str, watch: Watch) -> I
 
 
 def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResult:
-    """Raises ServerError where the server is not the one asked for, or its counts are not to be had or believed."""
+    """Raises ServerError where the server is not the one asked for, or its counts are not to be had or believed, and
+    UsageError for a what-if that its rounds cannot reach."""
     server = up.server
     told = told_by(wire, server)
     if up.started:  # what we started it with, it has
         told = replace(told, args=up.command, env=up.env, simulation_known=True)
     left_open = check(told, expected, server.url)
     shape = _shape(told, expected, server.url)
+    for value in asked.what_if:
+        check_reachable(value, shape.deepest if shape else 0)
     answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
     if shape and any(answer.counts is None for answer in answers):
         what = "a metric is missing: neither its answers nor its counters tell how many rounds were run"
@@ -116,7 +120,7 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
         told.version,
         server.url,
         None if told.args is None else without_secrets(told.args),
-        told.env,
+        None if told.env is None else {name: value for name, value in told.env.items() if not is_secret(name)},
         launched=up.started is not None,
         start_s=up.start_s,
         log=str(up.started.log) if up.started else None,
@@ -165,7 +169,7 @@ def _settled(wire: Wire, server: Server, before: Counters, answer: Answer) -> Co
         if now is None:
             raise ServerError("its metrics are gone", server.url, "run it again, on a server that stays up")
         gained = now.since(before, server.url).tokens
-        if gained == answer.tokens or (answer.counts and gained > answer.tokens):
+        if gained == answer.tokens:
             return now
         if gained > answer.tokens:
             what = f"its counters rose by {gained} tokens for an answer of {answer.tokens}: somebody else uses it"

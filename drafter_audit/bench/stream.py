@@ -11,6 +11,10 @@ from drafter_audit.bench.http import Event, Server
 from drafter_audit.bench.wire import Answer, Counts, Question
 from drafter_audit.errors import LostServerError, ServerError
 
+_LOOK = "look at the server's log"
+_GIVEN_UP = ("abort", "error")
+"""Reasons for which an answer of either engine finished that are no end of a text."""
+
 
 @dataclass
 class Tally:
@@ -31,10 +35,12 @@ class Tally:
         self.pieces.append(new)
 
     def answer(self, question: Question, where: str, counts: Counts | None) -> Answer:
-        """Raises LostServerError for an answer that broke off: its length comes last."""
+        """Raises LostServerError for an answer that broke off, as its length comes last, or that the engine gave up."""
         if self.finish is None or self.first is None or self.tokens is None:
             what = f"the answer to {question.id!r} broke off before it told its length"
-            raise LostServerError(what, where, "look at the server's log")
+            raise LostServerError(what, where, _LOOK)
+        if self.finish in _GIVEN_UP:
+            raise LostServerError(f"the engine gave up the answer to {question.id!r}: {self.finish}", where, _LOOK)
         return Answer(
             question.id,
             question.category,

@@ -45,7 +45,7 @@ def left_s(cells: Sequence[Cell], store: Store, outcomes: Sequence[Outcome] = ()
 
 
 def hopeless(cell: Cell, outcomes: Sequence[Outcome], known: Known) -> str | None:
-    """Why a cell cannot be the best any more, in words; None where it may be, or nothing is known.
+    """Why a cell cannot be the best with a drafter any more, in words; None where it may be, or nothing is known.
 
     A cycle never gets shorter by more steps, so it takes at least as long as the longest measured one of fewer steps
     with the same variables; in that time it emits its known accept_len.
@@ -58,7 +58,7 @@ def hopeless(cell: Cell, outcomes: Sequence[Outcome], known: Known) -> str | Non
     if no_gain:
         return f"its accept_len of {length:.3f} in the replay is no more than that of {no_gain[0]} steps"
     cycles = [o.cycle_ms for o in same if o.cycle_ms]
-    speeds = [o.tokens_per_s for o in outcomes if o.tokens_per_s]
+    speeds = [o.tokens_per_s for o in outcomes if o.cell.steps and o.tokens_per_s]
     if not cycles or not speeds:
         return None
     most = 1000 * length / max(cycles)

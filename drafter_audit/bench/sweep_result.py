@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from drafter_audit.bench.cells import Outcome
-from drafter_audit.bench.secrets import without_secret_values
 from drafter_audit.decode.result import Provenance
 from drafter_audit.measure.cycle_fit import CycleFit, Lever, fit_cycle, levers
+from drafter_audit.secrets import without_secret_values
 
 WORTH_A_TRY = 1.03
 """The least gain of a lever that is advised: less lies within what a second run would change."""

@@ -28,6 +28,7 @@ _ROUNDS, _DRAFTED, _ACCEPTED = (
 )
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos"
 _TOKENS = "vllm:generation_tokens"
+_BLOCK = "--per-request-spec-decode-metrics"
 
 
 class Vllm:
@@ -40,7 +41,7 @@ class Vllm:
             raise UsageError(f"a tree of top-k {start.shape.topk}", "--topk", "leave it at 1: vLLM drafts chains")
         theirs, rest = _speculative(start.args)
         if start.shape is None:
-            rest = without(rest, "--per-request-spec-decode")  # it is refused where nothing speculates
+            rest = without(rest, _BLOCK)  # it is refused where nothing speculates
         drafting = {**theirs, **_drafting(start, start.shape)} if start.shape else {}
         revision = ["--revision", start.target.revision] if start.target.revision else []
         return [
@@ -68,7 +69,8 @@ class Vllm:
         path, body = openai_body(question, model)
         tally, extensions = openai_answer(server.stream(path, {**body, "return_token_ids": True}))
         block = at(extensions, "metrics", "speculative_decoding")
-        return tally.answer(question, f"{server.url}{path}", _counts(block) if block else None)
+        where = f"{server.url}{path}"
+        return tally.answer(question, where, _counts(block, where) if block else None)
 
     def counters(self, server: Server) -> Counters | None:
         """Raises ServerError where one of its counters is not there: all are, where it speculates."""
@@ -162,13 +164,17 @@ def _plain(dtype: object) -> str | None:
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
-def _counts(block: Mapping[str, Any]) -> Counts:
-    return Counts(
-        block["num_spec_steps"],
-        block["num_accepted_draft_tokens"],
-        block["num_draft_tokens"],
-        tuple(block["acceptance_histogram"]),
-    )
+def _counts(block: Mapping[str, Any], where: str) -> Counts:
+    """Raises ServerError for a block that lacks one of them."""
+    try:
+        return Counts(
+            block["num_spec_steps"],
+            block["num_accepted_draft_tokens"],
+            block["num_draft_tokens"],
+            tuple(block["acceptance_histogram"]),
+        )
+    except KeyError as error:
+        raise ServerError(f"a metric is missing: {error}", where, f"start it without {_BLOCK}") from error
 
 
 VLLM = Vllm()

@@ -10,7 +10,6 @@ from drafter_audit.errors import EXIT_CHECK_FAILED, EXIT_NOT_MEASURED, EXIT_OK
 
 Outcome = Literal["pass", "fail", "unmeasured"]
 Stage = Literal["static", "replay", "live"]
-STAGES: tuple[Stage, ...] = ("static", "replay", "live")
 """In the order in which they run: what costs least comes first."""
 
 _EXIT_CODES = {"pass": EXIT_OK, "fail": EXIT_CHECK_FAILED, "unmeasured": EXIT_NOT_MEASURED}

@@ -107,11 +107,15 @@ def bench(
     from drafter_audit.cli.engines import planned, planned_on
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.cli.progress import watch_prompts
+    from drafter_audit.measure.costs import check_reachable
     from drafter_audit.report.bench_view import bench_document
     from drafter_audit.report.sink import emit
 
     _check_way(context, url, launch)
     shape = _shape(launch, steps, topk, num_draft_tokens)
+    if shape is not None:  # else the server tells it, and is asked nothing before
+        for value in what_if:
+            check_reachable(value, shape.deepest)
     recording = None if reference is None else opened_reference(context, reference, drafter, target, shape)
     plan = planned_on(recording, drafter, target, what_if) if recording else planned(drafter, target, answers, what_if)
     with (

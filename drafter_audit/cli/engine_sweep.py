@@ -13,11 +13,12 @@ from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_se
 from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.prompt_options import OF_ANSWERS, Answers, answer_options
-from drafter_audit.cli.recording_options import Recorded, opened, replayed
+from drafter_audit.cli.recording_options import Recorded, only_with_dumps, replayed
 
 if TYPE_CHECKING:
     from drafter_audit.bench.cells import Cell, Outcome, Store
     from drafter_audit.bench.result import EngineResult
+    from drafter_audit.bench.sweep_result import EngineSweep
     from drafter_audit.cli.engines import Plan
     from drafter_audit.decode.result import Provenance
 
@@ -77,6 +78,7 @@ def check_options(context: click.Context, engine: EngineOptions, recorded: Recor
         refuse(context, (*_OF_SERVERS, *OF_ANSWERS), "says how servers are measured, and none is", "add --engine")
         return
     refuse(context, _OF_TREES, "asks for trees, and servers are swept over chains", "leave it out, or use bench")
+    only_with_dumps(context)
     refuse(context, _OF_REPLAY, "gives a cost, and with --engine it is measured", "leave it out")
     if recorded.folders:
         refuse(context, OF_ANSWERS, "says what is asked, and the recording says that", "leave it out")
@@ -84,49 +86,50 @@ def check_options(context: click.Context, engine: EngineOptions, recorded: Recor
         refuse(context, ("dtype",), "says how a drafter is replayed, and without --recording none is", "leave it out")
 
 
-def swept_over_servers(
-    context: click.Context,
-    drafter: str,
-    target: str | None,
-    dtype: str | None,
-    steps: tuple[int, ...],
-    engine: EngineOptions,
-    servers: OverServers,
-    answers: Answers,
-    recorded: Recorded,
-    style: str,
-    output: str | None,
-) -> None:
-    """Measures, shows, and exits with 3 where no cell with the drafter was measured, or answers measure nothing."""
+@dataclass(frozen=True)
+class Swept:
+    """Who is swept, over which step counts, and what is asked: the prompts of `answers`, or a recording's."""
+
+    drafter: str
+    target: str | None
+    dtype: str | None
+    steps: tuple[int, ...]
+    answers: Answers
+    recording: str | None
+
+
+def swept_over_servers(swept: Swept, engine: EngineOptions, servers: OverServers) -> EngineSweep:
+    """Every cell, measured now or earlier. Raises UsageError before the first is begun."""
     from drafter_audit.bench.cells import EnvSet, Store, cells_of
     from drafter_audit.bench.sweep import Known, duration, left_s, run_cells
     from drafter_audit.bench.sweep_result import EngineSweep
-    from drafter_audit.errors import EXIT_NOT_MEASURED, UsageError
+    from drafter_audit.errors import UsageError
     from drafter_audit.measure.costs import check_reachable
-    from drafter_audit.report.engine_sweep_view import engine_sweep_document
-    from drafter_audit.report.sink import emit, tell
+    from drafter_audit.report.sink import tell
 
     for value in servers.what_if:
-        check_reachable(value, steps[-1])
+        check_reachable(value, swept.steps[-1])
     if servers.out is None:
         raise UsageError("no folder for the cells", "--out", "name one: each cell is kept there as it ends")
-    plan, known = _planned(context, drafter, target, dtype, steps, answers, recorded)
+    plan, known = _planned(swept)
     sets = [EnvSet(NO_VARIABLES, {}), *(EnvSet(name, env) for name, env in servers.env_set)]
     store = Store(servers.out)
-    _check_start(plan, engine, steps[0])
+    _check_start(plan, engine, swept.steps[0])
     store.begin(_asked(plan, engine))
-    cells = tuple(cells_of(sets, steps))
+    cells = tuple(cells_of(sets, swept.steps))
     new = sum(store.find(cell) is None for cell in cells)
     tell(f"{new} of {len(cells)} servers to start: up to {duration(left_s(cells, store, _held(cells, store)))}")
     outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
-    result = EngineSweep(
-        str(engine.engine),
-        _measured_with(plan, outcomes),
-        outcomes,
-        known,
-        servers.what_if,
-        tuple(_notes(plan, known, outcomes)),
-    )
+    notes = tuple(_notes(plan, known, outcomes))
+    return EngineSweep(str(engine.engine), _measured_with(plan, outcomes), outcomes, known, servers.what_if, notes)
+
+
+def show(context: click.Context, result: EngineSweep, style: str, output: str | None) -> None:
+    """Exits with 3 where no cell with the drafter was measured, or answers measure nothing."""
+    from drafter_audit.errors import EXIT_NOT_MEASURED
+    from drafter_audit.report.engine_sweep_view import engine_sweep_document
+    from drafter_audit.report.sink import emit, tell
+
     emit(engine_sweep_document(result), result.to_dict(), style=style, output=output, command=context.obj)
     for reason in result.unmeasured:
         tell(f"not measured: {reason}")
@@ -134,32 +137,28 @@ def swept_over_servers(
         context.exit(EXIT_NOT_MEASURED)
 
 
-def _planned(
-    context: click.Context,
-    drafter: str,
-    target: str | None,
-    dtype: str | None,
-    steps: tuple[int, ...],
-    answers: Answers,
-    recorded: Recorded,
-) -> tuple[Plan, Mapping[int, float]]:
-    """What is asked, and accept_len by steps where a recording tells it."""
+def _planned(swept: Swept) -> tuple[Plan, Mapping[int, float]]:
+    """What is asked, and accept_len by steps where a recording tells it. Dumps are none: what of a text was asked they
+    need not say."""
     from drafter_audit.cli.engines import planned, planned_on
     from drafter_audit.decode.sweep import sweep_result
     from drafter_audit.measure.shape import shape_of
+    from drafter_audit.recording.open import open_recording
 
-    if not recorded.folders:
-        return planned(drafter, target, answers), {}
-    recordings = opened(context, recorded, (drafter,), steps[-1], target)
-    (runs,) = replayed((drafter,), recordings, [shape_of(count) for count in steps], target, dtype)
+    drafter, target = swept.drafter, swept.target
+    if swept.recording is None:
+        return planned(drafter, target, swept.answers), {}
+    recording = open_recording(swept.recording)
+    shapes = [shape_of(count) for count in swept.steps]
+    (runs,) = replayed((drafter,), (recording,), shapes, target, swept.dtype)
     known = {each.steps: each.accept_len for each in sweep_result(runs).acceptances}
-    return planned_on(recordings[0], drafter, target), known
+    return planned_on(recording, drafter, target), known
 
 
 def _asked(plan: Plan, engine: EngineOptions) -> dict[str, Any]:
     """What must be the same for a run to go on with a folder. Further step counts and sets may be added, and a key may
     be another."""
-    from drafter_audit.bench.secrets import without_secret_values, without_secrets
+    from drafter_audit.secrets import without_secret_values, without_secrets
 
     return {
         "engine": engine.engine,

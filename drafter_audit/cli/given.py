@@ -15,7 +15,7 @@ def given(context: click.Context, names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
 
 
-def spelled(context: click.Context, name: str) -> str:
+def _spelled(context: click.Context, name: str) -> str:
     """An option, or an argument, as users read it."""
     parameter = next(p for p in context.command.params if p.name == name)
     return parameter.opts[0] if isinstance(parameter, click.Option) else parameter.make_metavar(context).strip("[].")
@@ -24,4 +24,4 @@ def spelled(context: click.Context, name: str) -> str:
 def refuse(context: click.Context, names: Iterable[str], why: str, mend: str) -> None:
     """Raises UsageError for the first of these options that the command line gives."""
     for name in given(context, names):
-        raise UsageError(f"{spelled(context, name)} {why}", context.command_path, mend)
+        raise UsageError(f"{_spelled(context, name)} {why}", context.command_path, mend)

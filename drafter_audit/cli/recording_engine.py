@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from drafter_audit.cli.engine_options import STARTED_BY, program, words
-from drafter_audit.cli.given import given, spelled
+from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.target_options import TargetOptions
 from drafter_audit.errors import UsageError
@@ -38,9 +38,9 @@ class RecordingEngine:
         from drafter_audit.recording.engine.job import Engine
 
         if self.engine is None:
-            _refuse(context, _OURS, "it says how an engine is started", "add --engine vllm")
+            refuse(context, _OURS, "says how an engine is started, and none is", "add --engine vllm")
             return None
-        _refuse(context, _NOT_WITH_ONE, "it says how transformers runs a target", "say it in --engine-args")
+        refuse(context, _NOT_WITH_ONE, "says how transformers runs a target", "say it in --engine-args")
         if self.engine_python is None:
             mend = "name it, such as vllm/bin/python"
             raise UsageError("which Python has the engine is not said", "--engine-python", mend)
@@ -55,11 +55,6 @@ class RecordingEngine:
 def recording_engine(command: Callable[..., object]) -> Callable[..., object]:
     """--engine and how it is started, as one argument `engine: RecordingEngine`."""
     return gathered(command, RecordingEngine, "engine", (_ENGINE, *STARTED_BY, _TIMEOUT))
-
-
-def _refuse(context: click.Context, names: Sequence[str], what: str, mend: str) -> None:
-    for name in given(context, names):
-        raise UsageError(what, spelled(context, name), mend)
 
 
 _ENGINE = click.option(

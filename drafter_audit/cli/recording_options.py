@@ -98,7 +98,7 @@ def only_with_a_target(context: click.Context) -> None:
 
 
 def only_with_dumps(context: click.Context) -> None:
-    """Raises UsageError for an option that says what dumps hold, where none are named."""
+    """Raises UsageError for an option that says what dumps hold, where none are named or taken."""
     why = "says what dumps hold, and --recording names none"
     refuse(context, _OF_DUMPS, why, "leave it out, or name a folder of dumps with --recording")
 
@@ -168,10 +168,10 @@ def replayed(
                 check_beams(plan.spec, shape.topk)
                 check_verified(recording.manifest, shape)
     for row in plans:
-        drafter = None
+        drafter, loaded_as = None, None
         for plan, recording in zip(row, recordings, strict=True):
             kind = dtype or replay_dtype(recording.manifest)
-            if drafter is None or drafter.wiring != plan.wiring or drafter.loaded.dtype != kind:
-                drafter = plan.load(kind)
+            if drafter is None or loaded_as != (plan.wiring, plan.lender, kind):
+                drafter, loaded_as = plan.load(kind), (plan.wiring, plan.lender, kind)
             with watch_prompts(plan.spec.name, recording.manifest.count) as watch:
                 yield replay_shapes(drafter, recording, shapes, watch=watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from drafter_audit.bench.secrets import without_password, without_secret_values, without_secrets
+from drafter_audit.secrets import without_password, without_secret_values, without_secrets
 
 
 def shown(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from drafter_audit.cli.engine_options import EngineOptions, engine_options
-from drafter_audit.cli.engine_sweep import OverServers, check_options, over_servers_options, swept_over_servers
+from drafter_audit.cli.engine_sweep import (
+    OverServers,
+    Swept,
+    check_options,
+    over_servers_options,
+    show,
+    swept_over_servers,
+)
 from drafter_audit.cli.options import complete_reference, offline_option, output_options
 from drafter_audit.cli.prompt_options import Answers
 from drafter_audit.cli.recording_options import Recorded, opened, recording_option, replayed
@@ -91,7 +98,8 @@ def sweep(
 
     check_options(context, engine, recorded)
     if engine.engine is not None:
-        swept_over_servers(context, drafter, target, dtype, steps, engine, servers, answers, recorded, style, output)
+        swept = Swept(drafter, target, dtype, steps, answers, next(iter(recorded.folders), None))
+        show(context, swept_over_servers(swept, engine, servers), style, output)
         return
     costs, source = _costs(verify_ms, draft_ms, measured)
     shapes, notes = shapes_of(steps, topks, num_draft_tokens)

@@ -207,7 +207,8 @@ def _pair(a: tuple[str, DecodeResult], b: tuple[str, DecodeResult]) -> Pair:
 
 def _not_paired(one: DecodeResult, other: DecodeResult) -> str | None:
     """Why two results cannot be paired: they are of different prompts, or of different settings."""
-    if one.provenance.prompts.sha256 != other.provenance.prompts.sha256:
+    ours, theirs = ((p.prompts.sha256, p.raw, p.thinking) for p in (one.provenance, other.provenance))
+    if ours != theirs:
         return "they were given different prompts"
     a, b = one.acceptance, other.acceptance
     if (a.steps, a.topk, a.num_draft_tokens) != (b.steps, b.topk, b.num_draft_tokens):

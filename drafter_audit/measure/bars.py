@@ -45,10 +45,15 @@ def standing(figure: float, interval: tuple[float, float] | None, bar: float, pr
         return Standing("above")
     if high < bar:
         return Standing("below")
-    return Standing("unsure", _needed(figure, figure - low if figure > bar else high - figure, bar, prompts))
+    needed = prompts_to_tell(prompts, figure - low if figure > bar else high - figure, abs(figure - bar))
+    return Standing("unsure", None if needed is None else max(prompts + 1, needed))
 
 
-def _needed(figure: float, half: float, bar: float, prompts: int) -> int | None:
-    """An interval narrows with the root of the prompts."""
-    gap = abs(figure - bar)
-    return max(prompts + 1, math.ceil(round(prompts * (half / gap) ** 2, 6))) if gap > 1e-9 else None
+def prompts_to_tell(prompts: int, half: float, gap: float) -> int | None:
+    """About how many prompts make an interval end within `gap` of its figure that ends `half` off it over `prompts`: it
+    narrows with the root of their number. None where there is no gap.
+
+    >>> prompts_to_tell(40, half=0.2, gap=0.1)
+    160
+    """
+    return math.ceil(round(prompts * (half / gap) ** 2, 6)) if gap > 1e-9 else None

@@ -79,9 +79,10 @@ class Runner:
     def fail(self, error: AuditError) -> None:
         """The check itself could not be made, as for an error in a project file, whose line is told."""
         _append(self.summary, f"## ERROR\n\n{markdown_text(str(error))}\n")
-        config = Path(error.file) if isinstance(error, ProjectFileError) else None
-        text, name = _text(config), None if config is None else _within(config, self.workspace)
-        file, line = (None, None) if text is None or name is None else (name, error_line(text, error.what))
+        file, line = None, None
+        if isinstance(error, ProjectFileError) and (text := _text(Path(error.file))) is not None:
+            file = _within(Path(error.file), self.workspace)
+            line = None if file is None else error_line(text, error.what, error.place)
         self._annotate([Annotation("error", "drafter-audit: error", str(error), file, line)])
 
     def _annotate(self, told: Sequence[Annotation]) -> None:

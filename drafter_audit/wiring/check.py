@@ -13,7 +13,7 @@ from drafter_audit.errors import AuditError
 from drafter_audit.model.report import LoadReport
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.claims import claims
-from drafter_audit.wiring.evidence import Evidence, Live
+from drafter_audit.wiring.evidence import Damage, Evidence, Live
 from drafter_audit.wiring.fix import edits, fault_edits
 from drafter_audit.wiring.probe import Probe, Watch, open_probe
 from drafter_audit.wiring.profile import Profile
@@ -38,9 +38,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Files:
-    """What the drafter's files say of it: damage that is proven, and what looks like it, in sentences."""
+    """What the drafter's files say of it: damage that is proven, a code of lint's and a sentence each, and what looks
+    like it, in sentences."""
 
-    damage: tuple[str, ...] = ()
+    damage: tuple[tuple[str, str], ...] = ()
     suspected: tuple[str, ...] = ()
 
 
@@ -86,7 +87,10 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
     evidence = Evidence(
         found,
         profile,
-        damage=(*files.damage, *_broken(probe.under(found.declared.wiring).loaded)),
+        damage=(
+            *(Damage(words, code) for code, words in files.damage),
+            *_broken(probe.under(found.declared.wiring).loaded),
+        ),
         suspected=files.suspected,
         claims=claims(probe, best, asked.releases, mends, asked.engine_accept_len) if asked.named else (),
         edits=mends,
@@ -102,10 +106,11 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
     return Checked(evidence, judged(evidence))
 
 
-def _broken(loaded: LoadReport) -> Iterator[str]:
+def _broken(loaded: LoadReport) -> Iterator[Damage]:
     """Tensors that no training leaves so, of all that were read: `lint` samples a few."""
-    yield from (f"{name}: values that are NaN or infinite, {count} of them" for name, count in loaded.non_finite)
-    yield from (f"{name} is nothing but zeros" for name in loaded.all_zero)
+    for name, count in loaded.non_finite:
+        yield Damage(f"{name}: values that are NaN or infinite, {count} of them")
+    yield from (Damage(f"{name} is nothing but zeros") for name in loaded.all_zero)
 
 
 def _profiled(probe: Probe, found: Found) -> tuple[Profile | None, tuple[str, ...]]:

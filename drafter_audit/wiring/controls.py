@@ -10,11 +10,8 @@ from drafter_audit.errors import CannotRunError
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.wiring.paired import mean_of
 from drafter_audit.wiring.probe import Probe
-from drafter_audit.wiring.result import Control, TapsWorth
+from drafter_audit.wiring.result import CHANCE, Control, TapsWorth
 from drafter_audit.wiring.score import Score
-
-CONTROL_BOUND = 1.1
-"""accept_len of what drafts at random: above it, something else than the drafter's own logits is counted."""
 
 
 def control(probe: Probe) -> Control:
@@ -24,8 +21,8 @@ def control(probe: Probe) -> Control:
     permuted = _accept_len(probe, _permuted(drafter))
     unmapped = _accept_len(probe, replace(drafter, d2t=None)) if _maps_every_id(drafter) else None
     for name, found in (("permuted head rows", permuted), ("no vocabulary map", unmapped)):
-        if found is not None and found > CONTROL_BOUND:
-            what = f"a control with {name} has accept_len {found:.3f}, above {CONTROL_BOUND}: the check is broken"
+        if found is not None and found > CHANCE:
+            what = f"a control with {name} has accept_len {found:.3f}, above {CHANCE}: the check is broken"
             raise CannotRunError(what, probe.spec.name, "record more prompts, of answers that do not repeat one token")
     return Control(permuted, unmapped)
 

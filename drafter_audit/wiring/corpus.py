@@ -130,14 +130,6 @@ class Corpus:
         return np.repeat(np.array(self.order), [self._starts(place) for place in self.order])
 
     @cached_property
-    def position_of(self) -> Rows:
-        """The position in its text, prompt included, of the state that each start drafts from."""
-        answers = self.manifest.answers
-        return np.concatenate(
-            [answers[p].prompt_length - 1 + np.arange(answers[p].answer_length - 1) for p in self.order]
-        )
-
-    @cached_property
     def recorded(self) -> tuple[int, ...]:
         """Every boundary that some prompt has."""
         return tuple(sorted({b for place in self.order for b in self.manifest.answers[place].boundaries}))

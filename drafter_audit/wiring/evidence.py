@@ -13,6 +13,14 @@ from drafter_audit.wiring.signs import signs
 
 
 @dataclass(frozen=True)
+class Damage:
+    """What is broken, in a sentence, and lint's `code` for it; None where the tensors themselves tell."""
+
+    words: str
+    code: str | None = None
+
+
+@dataclass(frozen=True)
 class Claim:
     """An engine beside the reference loop, wired as that engine says it wires the drafter.
 
@@ -68,7 +76,7 @@ class Evidence:
 
     found: Found
     profile: Profile | None
-    damage: tuple[str, ...] = ()
+    damage: tuple[Damage, ...] = ()
     suspected: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     edits: tuple[Edit, ...] = ()
@@ -88,7 +96,7 @@ class Evidence:
         return {
             "profile": None if profile is None else profile.to_dict(),
             "signs": [] if profile is None else [sign.to_dict() for sign in signs(profile)],
-            "damage": list(self.damage),
+            "damage": [each.words for each in self.damage],
             "suspected": list(self.suspected),
             "fix": [edit.to_dict() for edit in self.edits],
             "min_accept_len": self.min_accept_len,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from drafter_audit.measure.bars import LEAST_PROMPTS
+from drafter_audit.measure.bars import LEAST_PROMPTS, prompts_to_tell
 from drafter_audit.measure.bootstrap import Interval, ratio_interval
 
 Values = npt.NDArray[np.float64]
@@ -27,6 +26,11 @@ class Paired:
     counts: tuple[int, ...]
 
     @property
+    def other(self) -> float:
+        """Its mean there."""
+        return self.base + self.difference
+
+    @property
     def prompts(self) -> int:
         return len(self.counts)
 
@@ -34,12 +38,12 @@ class Paired:
         """At 95%, by resampling prompts; None of one prompt."""
         return ratio_interval(self.sums, self.counts)
 
-    def needed(self, resolution: float, half: float) -> int:
-        """Prompts, in both halves together, at which an interval that is now `half` wide to each side would tell a
-        difference of this size, or of `resolution` where that is larger. Its width falls with the root of their number.
-        """
-        wanted, least = max(abs(self.difference), resolution), 2 * LEAST_PROMPTS
-        return max(least, math.ceil(2 * self.prompts * (half / wanted) ** 2)) if wanted > 0 else least
+    def needed(self, resolution: float, interval: Interval) -> int:
+        """Prompts, in both halves together, at which an interval, now this one, would tell a difference of this size,
+        or of `resolution` where that is larger."""
+        half = (interval[1] - interval[0]) / 2
+        told = prompts_to_tell(2 * self.prompts, half, max(abs(self.difference), resolution))
+        return max(2 * LEAST_PROMPTS, told or 0)
 
 
 def paired(base: Values, other: Values, prompt_of: Rows, rows: slice = slice(None)) -> Paired | None:

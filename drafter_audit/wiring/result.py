@@ -13,6 +13,10 @@ Outcome = Literal["better", "worse", "indistinguishable", "same"]
 """Of a hypothesis against the wiring it departs from: better is a confirmed gain of at least the least one asked for;
 worse, the interval lies above zero, or it fell behind in the race; same, it computes the same numbers."""
 
+CHANCE = 1.1
+"""accept_len up to which a drafter drafts at random. A control above it counts something else than the drafter's own
+logits."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -84,9 +88,9 @@ class Fault:
     """A knob that was trained otherwise than declared.
 
     Before is the best wiring with this knob alone as declared, after the best wiring: what the fault costs where all
-    else is mended. `kl` is the later steps' where `steps` says so. `gain` is the lowering of KL on the prompts that
-    took no part in the choice, with `kl_interval`; `interval` is that of the gain in accept_len, over all prompts.
-    `costs`: it lies above zero.
+    else is mended, on the prompts that have the states of both. `kl` is the later steps' where `steps` says so. `gain`
+    is the lowering of KL on the prompts that took no part in the choice, with `kl_interval`; `interval` is that of the
+    gain in accept_len, over all. `costs`: it lies above zero.
     """
 
     knob: str

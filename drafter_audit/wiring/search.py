@@ -15,7 +15,6 @@ from drafter_audit.measure.bars import MIN_GAIN
 from drafter_audit.wiring.controls import control, taps_worth
 from drafter_audit.wiring.hypotheses import STATES, knob_of, moved, reverted
 from drafter_audit.wiring.judge import Judge, judged_by
-from drafter_audit.wiring.paired import mean_of
 from drafter_audit.wiring.probe import LATER, Attempt, Probe
 from drafter_audit.wiring.result import Fault, Found, NotObservable, Step
 from drafter_audit.wiring.score import Score
@@ -71,7 +70,7 @@ def _climbed(judge: Judge, declared: Stand, attempts: Sequence[Attempt]) -> tupl
         best = winner(judge, here, attempts)
         if best is None:
             break
-        path.append(_step(best, here))
+        path.append(_step(probe, best, here))
         here = Stand(best.hypothesis.wiring, best.score)
         attempts, _ = probe.attempts(here.wiring, here.score)
     return here, tuple(path)
@@ -106,9 +105,10 @@ def _tier(knob: str) -> int:
     return next((place for place, knobs in enumerate(_TIERS) if knobs is not None and knob in knobs), 1)
 
 
-def _step(winner: Attempt, before: Stand) -> Step:
-    kls = [mean_of(winner.kl(score)) or 0.0 for score in (before.score, winner.score)]
-    return Step(winner.hypothesis.name, winner.hypothesis.knob, winner.hypothesis.value, *kls)
+def _step(probe: Probe, winner: Attempt, before: Stand) -> Step:
+    kl, what = probe.compared(winner.kl(before.score), winner.kl(winner.score)), winner.hypothesis
+    assert kl is not None  # or it would not have won
+    return Step(what.name, what.knob, what.value, kl.base, kl.other)
 
 
 def _without_needless(judge: Judge, best: Stand, declared: Stand) -> Stand:
@@ -149,18 +149,20 @@ def _faults(judge: Judge, best: Stand, declared: Stand) -> Iterator[Fault]:
         later = knob in LATER
         before, after = judged_by(less.score, later=later), judged_by(best.score, later=later)
         confirmed, accepted = judge.confirmed(before, after), judge.accept_len(less.score, best.score)
+        kl = judge.probe.compared(before, after)
         assert confirmed is not None  # or it would have been taken back
+        assert kl is not None
         yield Fault(
             knob=knob,
             declared=was,
             trained=trained,
             steps="later" if later else "first",
-            kl_before=mean_of(before) or 0.0,
-            kl_after=mean_of(after) or 0.0,
+            kl_before=kl.base,
+            kl_after=kl.other,
             gain=confirmed.gain,
             kl_interval=confirmed.interval,
-            accept_len_before=1 + float(less.score.accepted.mean()),
-            accept_len_after=1 + float(best.score.accepted.mean()),
+            accept_len_before=1 + accepted.base,
+            accept_len_after=1 + accepted.other,
             interval=accepted.interval(),
         )
 

@@ -47,9 +47,9 @@ def tried(judge: Judge, attempt: Attempt, base: Score) -> Tried | None:
         return None
     interval, declared = kl.interval(), mean_of(whole)
     outcome = judge.outcome(attempt, base, kl, interval)
-    half = None if interval is None else (interval[1] - interval[0]) / 2
-    resolution = judge.min_gain * kl.base
-    unsettled = outcome == "indistinguishable" and interval is not None and interval[0] < -resolution
+    needed, resolution = None, judge.min_gain * kl.base
+    if outcome == "indistinguishable" and interval is not None and interval[0] < -resolution:
+        needed = kl.needed(resolution, interval)
     return Tried(
         name=attempt.hypothesis.name,
         knob=attempt.hypothesis.knob,
@@ -65,7 +65,7 @@ def tried(judge: Judge, attempt: Attempt, base: Score) -> Tried | None:
         positions=accepted.positions,
         prompts=accepted.prompts,
         outcome=outcome,
-        prompts_needed=kl.needed(resolution, half or 0.0) if unsettled else None,
+        prompts_needed=needed,
         also=attempt.also,
     )
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from drafter_audit.measure.bars import LEAST_PROMPTS
+from drafter_audit.measure import bars
 from drafter_audit.measure.loops import MOST
 from drafter_audit.wiring.evidence import Claim, Evidence
 from drafter_audit.wiring.fix import mend_of
 from drafter_audit.wiring.profile import Profile
-from drafter_audit.wiring.result import Fault, Found, Standing
+from drafter_audit.wiring.result import CHANCE, Fault, Found, Standing
 
 Name = Literal["damaged", "miswired", "engine", "undertrained", "healthy", "inconclusive"]
-
-CHANCE = 1.1
-"""accept_len up to which a drafter drafts no better than one whose head's rows are permuted; the controls' bound."""
 
 _ASTRAY, _LEAST_ASTRAY = 0.05, 4
 """Tokens drafted as one other: the share of the frequent ones, and how many, that are no chance. The reference drafter,
@@ -67,7 +63,7 @@ def _words(value: object) -> str:
 def _damaged(evidence: Evidence) -> Iterator[str]:
     found, profile = evidence.found, evidence.profile
     proven = _trained_with_its_own(found)
-    yield from (each for each in evidence.damage if not (proven and each.startswith(_FOREIGN)))
+    yield from (each.words for each in evidence.damage if not (proven and each.code == _FOREIGN))
     chance = found.best.accept_len <= CHANCE  # what moves KL there does not tell how it was trained
     yield from (_not_the_trained(fault) for fault in found.faults if fault.costs and _replaced(fault) and not chance)
     if profile is not None and (led := _led_astray(profile)):
@@ -78,8 +74,8 @@ def _damaged(evidence: Evidence) -> Iterator[str]:
         yield from evidence.suspected
 
 
-_FOREIGN = "EMB-UNRELATED:"
-"""What lint says of a stored embedding that is another than the target's: no damage where the drafter does worse with
+_FOREIGN = "EMB-UNRELATED"
+"""Lint's code for a stored embedding that is another than the target's: no damage where the drafter does worse with
 that."""
 
 _STORED = {"head": "lm_head", "embedding": "embed_tokens"}
@@ -158,10 +154,10 @@ def _mend_engine(evidence: Evidence) -> Iterator[str]:
 
 
 def _undertrained(evidence: Evidence) -> Iterator[str]:
-    least, best = evidence.min_accept_len, evidence.found.best
-    if least is None or _high(best) >= least:
+    best = evidence.found.best
+    if _to_what_is_asked(evidence).place != "below":
         return
-    yield f"accept_len {best.accept_len:.3f}{_within(best)} is below the {least:g} asked for"
+    yield f"accept_len {best.accept_len:.3f}{_within(best)} is below the {evidence.min_accept_len:g} asked for"
     yield f"nothing helps: of {len(evidence.found.hypotheses)} wirings tried none gains {_least_gain(evidence)} of KL"
     if evidence.profile is not None:
         yield from _training(evidence.profile)
@@ -189,19 +185,24 @@ def _inconclusive(evidence: Evidence) -> Iterator[str]:
         yield f"{evidence.looping} of {evidence.answers} answers loop: what is accepted there measures nothing"
     if found.inconclusive is not None:
         yield found.inconclusive
-    least, best = evidence.min_accept_len, found.best
-    if least is not None and best.interval is not None and best.interval[0] < least <= best.interval[1]:
-        yield f"accept_len {best.accept_len:.3f}{_within(best)} may be above or below the {least:g} asked for"
+    if _to_what_is_asked(evidence).place == "unsure":
+        told, least = f"accept_len {found.best.accept_len:.3f}{_within(found.best)}", evidence.min_accept_len
+        yield f"{told} may be above or below the {least:g} asked for"
 
 
 def _settle(evidence: Evidence) -> Iterator[str]:
-    least, best = evidence.min_accept_len, evidence.found.best
-    needed = 2 * LEAST_PROMPTS
-    if least is not None and best.interval is not None and best.accept_len != least:
-        half = (best.interval[1] - best.interval[0]) / 2
-        told = sum(evidence.found.prompts) * (half / abs(best.accept_len - least)) ** 2
-        needed = max(needed, math.ceil(told))
-    yield f"record about {needed} prompts, whose answers end by themselves"
+    held = _to_what_is_asked(evidence)
+    if held.place == "unsure" and held.needed is None:
+        yield "ask for another --min-accept-len: no number of prompts tells on which side of itself a figure lies"
+    else:
+        needed = max(2 * bars.LEAST_PROMPTS, held.needed or 0)
+        yield f"record about {needed} prompts, whose answers end by themselves"
+
+
+def _to_what_is_asked(evidence: Evidence) -> bars.Standing:
+    """Where accept_len under the best wiring stands to the least that is asked for: above, where none is."""
+    least, best, prompts = evidence.min_accept_len, evidence.found.best, sum(evidence.found.prompts)
+    return bars.Standing("above") if least is None else bars.standing(best.accept_len, best.interval, least, prompts)
 
 
 def _healthy(evidence: Evidence) -> Iterator[str]:
@@ -221,10 +222,6 @@ def _nothing(_: Evidence) -> Iterator[str]:
 
 def _within(standing: Standing) -> str:
     return "" if standing.interval is None else f" [{standing.interval[0]:.3f}, {standing.interval[1]:.3f}]"
-
-
-def _high(standing: Standing) -> float:
-    return standing.accept_len if standing.interval is None else standing.interval[1]
 
 
 def _least_gain(evidence: Evidence) -> str:

@@ -20,6 +20,7 @@ from drafter_audit.recording.engine.target import ServedTarget
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.size import check_space
 from drafter_audit.recording.store import ENGINE, MANIFEST, Store, begin, read_manifest
+from drafter_audit.secrets import without_secrets
 
 WORKER = Path(__file__).with_name("vllm_worker.py")
 _LOG = "log"
@@ -41,10 +42,10 @@ class Served:
     origin: Origin = Origin()  # noqa: RUF009 - frozen
 
     def manifest(self, ran: Ran) -> Manifest:
+        """Without the keys that the engine is given: recordings are passed around."""
         engine = self.engine
-        return describe(
-            self.target, self.prompts, self.settings, self.origin, ran, engine.name, tuple(engine.arguments)
-        )
+        given = without_secrets(engine.arguments)
+        return describe(self.target, self.prompts, self.settings, self.origin, ran, engine.name, given)
 
     def job(self, rows: Sequence[int]) -> Job:
         """What is still to be answered where prompt i has `rows[i]` states: for a start that finds some of them there.
