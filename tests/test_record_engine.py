@@ -103,11 +103,17 @@ def test_the_manifest_says_who_ran_it(ours: Recording, theirs: Recording) -> Non
 
 
 def test_a_key_that_the_engine_is_given_is_kept_nowhere(python: str, tmp_path: Path) -> None:
-    """Another key is no other recording."""
-    for key in ("hf_one", "hf_two"):
-        record_served(asked(python, arguments=("--hf-token", key, "--seed", "1")), tmp_path / "rec")
+    """Nor where the engine died. Another key is no other recording."""
+
+    def holding() -> list[Path]:
+        return [path for path in (tmp_path / "rec").rglob("*") if path.is_file() and b"hf_" in path.read_bytes()]
+
+    with pytest.raises(CannotRunError):
+        record_served(asked(python, "midway", arguments=("--hf-token", "hf_one", "--seed", "1")), tmp_path / "rec")
+    assert holding() == []
+    record_served(asked(python, arguments=("--hf-token", "hf_two", "--seed", "1")), tmp_path / "rec")
     assert open_recording(tmp_path / "rec").manifest.engine_args == ("--hf-token", "***", "--seed", "1")
-    assert not [path for path in (tmp_path / "rec").rglob("*") if path.is_file() and b"hf_" in path.read_bytes()]
+    assert holding() == []
 
 
 def test_a_manifest_of_before_is_still_read(ours: Recording) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -127,9 +128,11 @@ def _answered(served: Served, folder: Path, rows: list[int], watch: Callable[[in
     """Runs the engine until nothing is missing. `rows` are filled in."""
     check_installed()
     job, work = served.job(rows), _fresh(folder / ENGINE)
-    job.write(work / "job.json")
     command = [served.engine.python, str(WORKER), str(work / "job.json")]
-    with running(command, work / _LOG, served.engine.environment) as program:
+    with (
+        _written(job, work / "job.json"),
+        running(command, work / _LOG, served.engine.environment) as program,
+    ):
         wait = _Wait(program, served.engine)
         wait.for_file(work / "engine.json", "to load the target")
         ran = read_ran(work / "engine.json")
@@ -147,6 +150,16 @@ def _answered(served: Served, folder: Path, rows: list[int], watch: Callable[[in
             watch(sum(map(bool, rows)))
     _fresh(work)
     return store
+
+
+@contextmanager
+def _written(job: Job, path: Path) -> Iterator[None]:
+    """For as long as the engine runs: its arguments may hold keys."""
+    job.write(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
