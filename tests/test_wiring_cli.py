@@ -140,6 +140,44 @@ def not_a_number(config, weights):
     weights["fc.weight"][0, 0] = float("nan")
 
 
+def overflown(config, weights):
+    """Cast to float16, which ends at 65504."""
+    name = "midlayer.mlp.up_proj.weight"
+    weights[name] = (weights[name].float() * 1e6).half()
+
+
+def blind_in_slot_1(config, weights):
+    weights["fc.weight"].chunk(3, dim=1)[1].zero_()
+
+
+def fc_at_random(config, weights):
+    fc = weights["fc.weight"].float()
+    made = torch.randn(fc.shape, generator=torch.Generator().manual_seed(5)) * fc.std()
+    weights["fc.weight"] = made.bfloat16()
+
+
+def for_another_target(config, weights):
+    """Whose states have the same content along other axes."""
+    made = torch.Generator().manual_seed(6)
+    turns = (torch.linalg.qr(torch.randn(128, 128, generator=made))[0] for _ in range(3))
+    blocks = weights["fc.weight"].float().chunk(3, dim=1)
+    weights["fc.weight"] = torch.cat([b @ turn for b, turn in zip(blocks, turns, strict=True)], dim=1).bfloat16()
+
+
+def attention_at_random(config, weights):
+    for name in [name for name in weights if "self_attn" in name]:
+        made = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(7))
+        weights[name] = (made * weights[name].float().std()).bfloat16()
+
+
+def layer_norm_of_ones(config, weights):
+    weights["midlayer.input_layernorm.weight"].fill_(1)
+
+
+def weak_fc(config, weights):
+    weights["fc.weight"] *= 0.1
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -149,6 +187,10 @@ def not_a_number(config, weights):
         (no_map, "D2T-ZERO"),
         slow(no_fc, "fc.weight is nothing but zeros"),
         slow(not_a_number, "fc.weight: values that are NaN or infinite, 1 of them"),
+        slow(overflown, "midlayer.mlp.up_proj.weight: values that are NaN or infinite"),
+        slow(blind_in_slot_1, "zeros in the columns of slot 1, the state at boundary 6"),
+        (fc_at_random, "the target's states draft nothing"),
+        slow(for_another_target, "the target's states draft nothing"),
     ],
     ids=named,
 )
@@ -157,6 +199,48 @@ def test_a_damaged_file_is_called_damaged(wiring, tmp_path, damage, words):
     assert (code, told["verdict"]) == (1, "damaged")
     assert any(words in reason for reason in told["reasons"])
     assert not any("vocab_map" in warning for warning in told["warnings"])
+
+
+def test_a_lost_fc_is_not_laid_to_the_head(wiring, tmp_path):
+    _, told = wiring(planted(tmp_path, "damage", also={"damage": fc_at_random}))
+    low, high = told["taps_worth"]["accept_len_interval"]
+    assert low <= told["taps_worth"]["accept_len"] <= high
+    assert low <= 0
+    assert not any("head" in reason for reason in told["reasons"])
+
+
+def test_what_a_weak_drafter_published_is_set_beside_it(wiring, healthy, tmp_path):
+    """The project file beside it states 3.51 at 3 steps, of which no random attention is capable."""
+    _, told = wiring(planted(tmp_path, "damage", also={"damage": attention_at_random}))
+    assert any("states accept_len 3.51 at 3 steps on held-out tasks; here it is 1." in one for one in told["warnings"])
+    assert not any("states accept_len" in warning for warning in healthy[1]["warnings"])
+
+
+@pytest.mark.slow
+def test_a_wiring_that_accepts_less_is_left_as_declared(wiring, tmp_path):
+    """A tenth of fc: less of the states in the residual is nearer in KL, and no better."""
+    _, told = wiring(planted(tmp_path, "damage", also={"damage": weak_fc}))
+    lost = [each for each in told["faults"] if each["accept_len_after"] < each["accept_len_before"]]
+    told_of = [warning for warning in told["warnings"] if "leave it" in warning]
+    assert len(lost) == len(told_of) > 0
+    assert all("accept_len falls from" in warning for warning in told_of)
+    assert not any("set in config.json" in warning for warning in told["warnings"])
+
+
+@pytest.mark.slow
+def test_a_norm_that_looks_unloaded_is_named_beside_the_wiring_that_makes_up_for_it(wiring, tmp_path):
+    _, told = wiring(planted(tmp_path, "damage", also={"damage": layer_norm_of_ones}))
+    assert not told["faults"] or any("NORM-ONES" in warning for warning in told["warnings"])
+
+
+@pytest.mark.slow
+def test_what_one_reason_hides_is_one_line(recording, capsys, tmp_path):
+    """With an fc of zeros every boundary computes the same."""
+    assert main(["wiring", planted(tmp_path, "damage", also={"damage": no_fc}), "--recording", recording]) == 1
+    table = capsys.readouterr().out.partition("Not observable")[2]
+    lines = [line for line in table.splitlines() if line.startswith("boundaries ")]
+    assert len(lines) == 1
+    assert " more" in lines[0]
 
 
 def test_a_drafter_below_what_was_asked_is_undertrained_where_nothing_helps(wiring):

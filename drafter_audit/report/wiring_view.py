@@ -20,6 +20,7 @@ from drafter_audit.wiring.signs import signs
 
 _SHOWN = 12
 """Hypotheses in the table; all are in the JSON."""
+_NAMED = 3  # values in one cell
 
 
 def wiring_document(lint: Lint, checked: Checked) -> Document:
@@ -184,9 +185,18 @@ def _controls(found: Found) -> Iterator[str]:
 
 
 def _not_observable(found: Found) -> Iterator[Table]:
-    rows = tuple((one.knob, plain(one.value), escape(one.reason)) for one in found.not_observable)
+    """A line for all values of a knob that one reason hides."""
+    hidden: dict[tuple[str, str], list[str]] = {}
+    for one in found.not_observable:
+        hidden.setdefault((one.knob, one.reason), []).append(plain(one.value))
+    rows = tuple((knob, _few(values), escape(reason)) for (knob, reason), values in hidden.items())
     if rows:
         yield Table(("knob", "value", "why it cannot be told"), rows, "Not observable")
+
+
+def _few(values: list[str]) -> str:
+    more = f", and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
+    return "; ".join(values[:_NAMED]) + more
 
 
 def _measured_on(checked: Checked) -> Iterator[str]:

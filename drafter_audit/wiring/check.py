@@ -10,7 +10,7 @@ import torch
 
 from drafter_audit.engines.base import Release
 from drafter_audit.errors import AuditError
-from drafter_audit.model.report import LoadReport
+from drafter_audit.model.drafter import Drafter
 from drafter_audit.recording.recording import Recording
 from drafter_audit.wiring.claims import claims
 from drafter_audit.wiring.evidence import Damage, Evidence, Live
@@ -18,7 +18,7 @@ from drafter_audit.wiring.fix import edits, fault_edits
 from drafter_audit.wiring.probe import Probe, Watch, open_probe
 from drafter_audit.wiring.profile import Profile
 from drafter_audit.wiring.profiled import profiled
-from drafter_audit.wiring.result import Found
+from drafter_audit.wiring.result import Found, Standing
 from drafter_audit.wiring.search import search
 from drafter_audit.wiring.verdict import Verdict, explained, judged
 
@@ -89,7 +89,7 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
         profile,
         damage=(
             *(Damage(words, code) for code, words in files.damage),
-            *_broken(probe.under(found.declared.wiring).loaded),
+            *map(Damage, _broken(probe.under(found.declared.wiring))),
         ),
         suspected=files.suspected,
         claims=claims(probe, best, asked.releases, mends, asked.engine_accept_len) if asked.named else (),
@@ -101,16 +101,41 @@ def checked(probe: Probe, files: Files, asked: Asked) -> Checked:
         capped=sum(answer.capped for answer in answers),
         looping=sum(answer.degenerate for answer in answers),
         remarks=(*told.notes, *probe.under(best).loaded.notes),
-        notes=(*([] if probe.assumed is None else [probe.assumed]), *notes),
+        notes=(*([] if probe.assumed is None else [probe.assumed]), *_short_of_stated(probe, found.best), *notes),
     )
     return Checked(evidence, judged(evidence))
 
 
-def _broken(loaded: LoadReport) -> Iterator[Damage]:
-    """Tensors that no training leaves so, of all that were read: `lint` samples a few."""
+def _broken(drafter: Drafter) -> Iterator[str]:
+    """Tensors that no training leaves so, of all that were read and are the drafter's own: `lint` samples a few."""
+    loaded, stored = drafter.loaded, drafter.spec.clues.tensors
+    lent = {each.name for each in loaded.borrowed}
+    names = {name: info.name for name, info in stored.items()}  # a part of a fused one goes by its own name
     for name, count in loaded.non_finite:
-        yield Damage(f"{name}: values that are NaN or infinite, {count} of them")
-    yield from (Damage(f"{name} is nothing but zeros") for name in loaded.all_zero)
+        if name not in lent:
+            yield f"{names.get(name, name)}: values that are NaN or infinite, {count} of them"
+    yield from (f"{names.get(name, name)} is nothing but zeros" for name in loaded.all_zero if name not in lent)
+    if "fc.weight" not in loaded.all_zero:
+        yield from _blind_slots(drafter)
+
+
+def _blind_slots(drafter: Drafter) -> Iterator[str]:
+    """States that fc does not read at all."""
+    fc, read = drafter.network.fc, drafter.wiring.boundaries or ()
+    for slot, block in enumerate(fc.weight.chunk(len(read), dim=1) if fc is not None and read else ()):
+        if not bool(block.any()):
+            where = f"slot {slot}, the state at boundary {read[slot]}"
+            yield f"fc.weight is nothing but zeros in the columns of {where}: the drafter does not read it"
+
+
+def _short_of_stated(probe: Probe, best: Standing) -> Iterator[str]:
+    """Published figures of such rounds of which less than half the drafts are accepted here."""
+    for row in probe.spec.accept_len:
+        chain = row.steps == probe.steps and row.topk in (None, 1)
+        if chain and best.accept_len_rounds - 1 < (row.value - 1) / 2:
+            stated = f"{row.source} states accept_len {row.value:g} at {row.steps} steps"
+            on = f" on {row.benchmark}" if row.benchmark else ""
+            yield f"{stated}{on}; here it is {best.accept_len_rounds:.3f}: other prompts, or weights that are not those"
 
 
 def _profiled(probe: Probe, found: Found) -> tuple[Profile | None, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from drafter_audit.drafter.wiring import Wiring
 from drafter_audit.errors import CannotRunError
 from drafter_audit.model.drafter import Drafter
 from drafter_audit.wiring.paired import mean_of
@@ -27,13 +28,20 @@ def control(probe: Probe) -> Control:
     return Control(permuted, unmapped)
 
 
-def taps_worth(probe: Probe, declared: Score) -> TapsWorth:
-    """The declared wiring, each position given the fused states of another, of any prompt beside it."""
-    shuffled = probe.score(probe.under(probe.declared), shuffled=True)
-    whole, without = mean_of(declared.kl[0]), mean_of(shuffled.kl[0])
-    accepted, left = 1 + float(declared.accepted.mean()), 1 + float(shuffled.accepted.mean())
-    rise = None if whole is None or without is None else without - whole
-    return TapsWorth(kl=rise, accept_len=accepted - left, kl_without=without, accept_len_without=left)
+def taps_worth(probe: Probe, wiring: Wiring, score: Score) -> TapsWorth:
+    """`wiring`, whose score that is, each position given the fused states of another, of any prompt beside it."""
+    shuffled = probe.score(probe.under(wiring), shuffled=True)
+    kl = probe.compared(score.kl[0], shuffled.kl[0])
+    accepted = probe.compared(shuffled.accepted, score.accepted)
+    assert accepted is not None  # both saw the same starts
+    return TapsWorth(
+        kl=None if kl is None else kl.difference,
+        accept_len=accepted.difference,
+        kl_without=mean_of(shuffled.kl[0]),
+        accept_len_without=1 + accepted.base,
+        kl_interval=None if kl is None else kl.interval(),
+        accept_len_interval=accepted.interval(),
+    )
 
 
 def _permuted(drafter: Drafter) -> Drafter:

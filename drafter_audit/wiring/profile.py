@@ -29,9 +29,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Astray:
-    """Of the `frequent` tokens of the answers, those that are drafted as one and the same other token nearly always, no
-    two as the same: rows of the head that stand for other tokens than their ids do. `examples` are pairs of target ids,
-    the token and what is drafted in its place."""
+    """Of the `frequent` tokens of the answers, those in whose place one and the same other token is drafted nearly
+    always, and that one nearly nowhere else: rows of the head that stand for other tokens than their ids do. `examples`
+    are pairs of target ids, the token and what is drafted in its place."""
 
     frequent: int
     tokens: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import torch
@@ -93,26 +93,24 @@ def _group(name: str, matches: Tensor) -> Group:
 
 
 def _astray(answers: _Answers) -> Astray:
+    """Where a network is broken, what it drafts for a token comes in many other places too; where rows of the head
+    are exchanged, nowhere else."""
     drafted: dict[int, Counter[int]] = defaultdict(Counter)
+    times: Counter[int] = Counter()
     for replayed, recorded in answers:
         own = _own(recorded, 0, len(replayed.matches)).tolist()
         for token, draft in zip(own, replayed.drafts[0].tolist(), strict=True):
             drafted[token][draft] += 1
+            times[draft] += 1
     frequent = {token: drafts for token, drafts in drafted.items() if drafts.total() >= _FREQUENT}
-    pairs = _one_to_one(_elsewhere(frequent.items()))
+    pairs = list(_elsewhere(frequent, times))
     return Astray(len(frequent), len(pairs), tuple(pairs[:_EXAMPLES]))
 
 
-def _elsewhere(counted: Iterable[tuple[int, Counter[int]]]) -> Iterator[tuple[int, int]]:
-    """(token, what is drafted in its place) where that is one other token nearly always."""
-    for token, drafts in sorted(counted):
-        draft, times = drafts.most_common(1)[0]
-        if draft != token and times >= _NEARLY_ALWAYS * drafts.total():
+def _elsewhere(drafted: Mapping[int, Counter[int]], times: Counter[int]) -> Iterator[tuple[int, int]]:
+    """(token, what is drafted in its place) where that is one other token nearly always, and nearly all of the `times`
+    that this one is drafted."""
+    for token, drafts in sorted(drafted.items()):
+        draft, here = drafts.most_common(1)[0]
+        if draft != token and here >= _NEARLY_ALWAYS * max(drafts.total(), times[draft]):
             yield token, draft
-
-
-def _one_to_one(pairs: Iterator[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-    """Without those of which several go to one: a drafter that knows little drafts the commonest token for many."""
-    found = list(pairs)
-    times = Counter(draft for _, draft in found)
-    return [pair for pair in found if times[pair[1]] == 1]

@@ -157,12 +157,25 @@ class Control:
 
 @dataclass(frozen=True)
 class TapsWorth:
-    """The declared wiring with its states shuffled among positions: by how much KL rises, and accept_len falls."""
+    """The best wiring with its states shuffled among positions: by how much KL rises, and accept_len falls, with
+    their intervals, None of one prompt."""
 
     kl: float | None
     accept_len: float
     kl_without: float | None
     accept_len_without: float
+    kl_interval: Interval | None = None
+    accept_len_interval: Interval | None = None
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the states make drafts right, as far as the prompts tell."""
+        return self.accept_len_interval is None or self.accept_len_interval[0] > 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether they bring the drafter nearer to the target, be it in what it drafts or in how sure it is."""
+        return self.drafts or self.kl_interval is None or self.kl_interval[0] > 0
 
     def to_dict(self) -> dict[str, Any]:
         return _plain(self)

@@ -54,7 +54,7 @@ def search(probe: Probe, min_gain: float = MIN_GAIN) -> Found:
         hypotheses=tuple(sorted(compared, key=lambda one: one.delta_kl or 0.0)),
         not_observable=hidden + tuple(_unseen(attempts, declared.score, judge)),
         control=checked,
-        taps_worth=taps_worth(probe, declared.score),
+        taps_worth=taps_worth(probe, best.wiring, best.score),
         steps=probe.steps,
         min_gain=min_gain,
         prompts=judge.prompts,

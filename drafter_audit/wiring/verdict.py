@@ -21,6 +21,9 @@ _ASTRAY, _LEAST_ASTRAY = 0.05, 4
 which is whole, has 1%."""
 
 
+_NAMED = 3  # of what one line lists
+
+
 @dataclass(frozen=True)
 class Verdict:
     """`reasons` are its proof, `todo` what to do, `warnings` what is wrong and decides nothing here: in sentences."""
@@ -50,7 +53,8 @@ def explained(fault: Fault) -> str:
     low, high = fault.kl_interval
     kl = f"KL{step} falls from {fault.kl_before:.4f} to {fault.kl_after:.4f} nats"
     sure = f"by {fault.gain:.4f} [{low:.4f}, {high:.4f}] on the prompts that took no part in the choice"
-    cost = f"accept_len rises from {fault.accept_len_before:.3f} to {fault.accept_len_after:.3f}"
+    turns = "rises" if fault.accept_len_after >= fault.accept_len_before else "falls"
+    cost = f"accept_len {turns} from {fault.accept_len_before:.3f} to {fault.accept_len_after:.3f}"
     within = "" if fault.interval is None else f" (by [{fault.interval[0]:.3f}, {fault.interval[1]:.3f}])"
     told = f"{fault.knob}: declared {_words(fault.declared)}, trained with {_words(fault.trained)}"
     return f"{told}: {kl}, {sure}; {cost}{within}"
@@ -72,6 +76,8 @@ def _damaged(evidence: Evidence) -> Iterator[str]:
         control = f"the control with permuted head rows has {found.control.accept_len:.3f}"
         yield f"it drafts at chance: accept_len {found.best.accept_len:.3f} under the best wiring tried, {control}"
         yield from evidence.suspected
+    elif _stateless(found):
+        yield _without_states(found)
 
 
 _FOREIGN = "EMB-UNRELATED"
@@ -96,6 +102,27 @@ def _not_the_trained(fault: Fault) -> str:
     """Rows at random, permuted, or of other tokens all look so."""
     stored = f"the stored {_STORED[fault.knob]} is not the one it was trained with: the target's does better"
     return f"{stored}. {explained(fault)}"
+
+
+_OF_THE_STATES = frozenset(
+    {"boundaries", "slot_order", "pre_fc_norm", "residual", "hidden_norm", "concat", "last_state"}
+)
+"""Knobs by which the target's states come in."""
+
+
+def _stateless(found: Found) -> bool:
+    """Whether the states are worth nothing at all; or no draft, and yet another way for them to come in is said to
+    bring some. Where a text is so easy that its tokens alone tell how it goes on, neither holds: they still move KL."""
+    worth = found.taps_worth
+    at_odds = any(fault.costs and fault.knob in _OF_THE_STATES for fault in found.faults)
+    return found.inconclusive is None and not worth.drafts and (at_odds or not worth.counts)
+
+
+def _without_states(found: Found) -> str:
+    worth, (low, high) = found.taps_worth, found.taps_worth.accept_len_interval or (0.0, 0.0)
+    shuffled = f"shuffled among positions they leave accept_len at {worth.accept_len_without:.3f}"
+    gain = f"each in its place adds {worth.accept_len:.3f} [{low:.3f}, {high:.3f}]"
+    return f"the target's states draft nothing: {shuffled}, {gain}; fc, or the states it was trained on, are lost"
 
 
 def _led_astray(profile: Profile) -> str | None:
@@ -229,21 +256,41 @@ def _least_gain(evidence: Evidence) -> str:
 
 
 def _warnings(evidence: Evidence) -> Iterator[str]:
-    if evidence.found.best.accept_len > CHANCE:
+    found = evidence.found
+    if found.best.accept_len > CHANCE:
         yield from _harmless(evidence)
-    for tried in () if evidence.found.faults else evidence.found.hypotheses:
-        if tried.outcome == "indistinguishable" and tried.prompts_needed is not None:
-            yield f"{tried.name}: undecided, about {tried.prompts_needed} prompts would tell"
+        if found.inconclusive is None and not found.taps_worth.drafts and not _stateless(found):
+            yield f"{_without_states(found)}; they change how sure it is, and not what it drafts"
+    if found.faults:
+        yield from (f"see to this first, it may be what looks like a wiring: {each}" for each in evidence.suspected)
+    else:
+        yield from _undecided(found)
     yield from evidence.notes
+
+
+def _undecided(found: Found) -> Iterator[str]:
+    told = [(each.name, each.prompts_needed) for each in found.hypotheses if each.outcome == "indistinguishable"]
+    names = [f"{name} (about {needed} prompts would tell)" for name, needed in told if needed is not None]
+    if names:
+        more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"undecided: {', '.join(names[:_NAMED])}{more}"
 
 
 def _harmless(evidence: Evidence) -> Iterator[str]:
     """Faults that cost no accept_len, and what mends them where there are no others."""
-    for fault in evidence.found.faults:
-        if not fault.costs:
-            yield f"{explained(fault)}; that costs nothing here"
-    if any(not fault.costs for fault in evidence.found.faults) and not any(f.costs for f in evidence.found.faults):
+    faults = evidence.found.faults
+    yield from (f"{explained(fault)}; {_free(fault)}" for fault in faults if not fault.costs)
+    if faults and not any(fault.costs or _hurts(fault) for fault in faults):
         yield from (edit.words for edit in evidence.edits if edit.needed)
+
+
+def _hurts(fault: Fault) -> bool:
+    """Whether fewer drafts are accepted under the wiring that it is said to have been trained with."""
+    return fault.interval is not None and fault.interval[1] < 0
+
+
+def _free(fault: Fault) -> str:
+    return "as declared it accepts more: leave it" if _hurts(fault) else "that costs nothing here"
 
 
 _Sentences = Callable[[Evidence], Iterator[str]]
