@@ -103,6 +103,7 @@ def swept_over_servers(
     from drafter_audit.bench.sweep_result import EngineSweep
     from drafter_audit.errors import EXIT_NOT_MEASURED, UsageError
     from drafter_audit.measure.costs import check_reachable
+    from drafter_audit.recording.whole_file import alone
     from drafter_audit.report.engine_sweep_view import engine_sweep_document
     from drafter_audit.report.sink import emit, tell
 
@@ -116,9 +117,10 @@ def swept_over_servers(
     _check_start(plan, engine, steps[0])
     store.begin(_asked(plan, engine))
     cells = tuple(cells_of(sets, steps))
-    new = sum(store.find(cell) is None for cell in cells)
-    tell(f"{new} of {len(cells)} servers to start: up to {duration(left_s(cells, store, _held(cells, store)))}")
-    outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
+    with alone(store.folder):
+        new = sum(store.find(cell) is None for cell in cells)
+        tell(f"{new} of {len(cells)} servers to start: up to {duration(left_s(cells, store, _held(cells, store)))}")
+        outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
     result = EngineSweep(
         str(engine.engine),
         _measured_with(plan, outcomes),
