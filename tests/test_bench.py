@@ -313,6 +313,7 @@ def test_what_is_no_url(url, tmp_path, capsys) -> None:
         (("--launch", "--engine-python", sys.executable, "--topk", "4"), "a tree of top-k 4"),
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),
+        (("--url", "http://127.0.0.1:9", "-o", "no/such.json"), "cannot write: no folder there"),
         (
             ("--url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH"),
             "no API key in that variable, --api-key-env NO_SUCH",

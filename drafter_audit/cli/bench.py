@@ -108,9 +108,10 @@ def bench(
     from drafter_audit.cli.measured import end_unmeasured
     from drafter_audit.cli.progress import watch_prompts
     from drafter_audit.report.bench_view import bench_document
-    from drafter_audit.report.sink import emit
+    from drafter_audit.report.sink import check_output, emit
 
     _check_way(context, url, launch)
+    check_output(output)
     shape = _shape(launch, steps, topk, num_draft_tokens)
     recording = None if reference is None else opened_reference(context, reference, drafter, target, shape)
     plan = planned_on(recording, drafter, target, what_if) if recording else planned(drafter, target, answers, what_if)

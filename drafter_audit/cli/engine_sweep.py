@@ -105,8 +105,9 @@ def swept_over_servers(
     from drafter_audit.measure.costs import check_reachable
     from drafter_audit.recording.whole_file import alone
     from drafter_audit.report.engine_sweep_view import engine_sweep_document
-    from drafter_audit.report.sink import emit, tell
+    from drafter_audit.report.sink import check_output, emit, tell
 
+    check_output(output)
     for value in servers.what_if:
         check_reachable(value, steps[-1])
     if servers.out is None:

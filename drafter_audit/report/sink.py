@@ -58,6 +58,15 @@ def emit(
         raise _cannot_write(error, output) from None
 
 
+def check_output(output: str | None) -> None:
+    """Raises UsageError for a file that `emit` could not write, before the hours that its result takes."""
+    if output is None:
+        return
+    path = Path(output)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError("cannot write: no folder there, or none that may be written to", output, _ANOTHER_FILE)
+
+
 def tell(remark: str) -> None:
     """One line on stderr about a result that was written: stdout is data, stderr is talk."""
     if Rank.here().first:
@@ -69,6 +78,7 @@ def _let_go_of_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+_ANOTHER_FILE = "choose another file for -o"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """The disk's failures, which another name would not mend."""
 
@@ -76,5 +86,5 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 def _cannot_write(error: OSError, output: str | None) -> AuditError:
     what = f"cannot write: {error.strerror}"
     if output is not None and error.errno not in _FULL:
-        return UsageError(what, output, "choose another file for -o")
+        return UsageError(what, output, _ANOTHER_FILE)
     return AuditError(what, output or "stdout", "make room, or write elsewhere with -o")
