@@ -219,9 +219,15 @@ def _to_die_with_parent() -> Callable[[], object] | None:
 
 @contextmanager
 def _signals_as_interrupts() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind as ^C does, so that the program is stopped."""
+    """SIGTERM and SIGHUP unwind as ^C does, so that the program is stopped.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    They come once, and Python drops what is raised while it runs a destructor or a callback of its own: then what goes
+    on is interrupted at the end.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
     kept = {}
@@ -232,6 +238,8 @@ def _signals_as_interrupts() -> Iterator[None]:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextmanager

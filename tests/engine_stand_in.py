@@ -40,7 +40,7 @@ class Plan:
     Faults: `ready_after` seconds; `crash_loading`; `crash_after`, `reset_after` so many answers; `claims` instead of
     what it was told; `without` these metrics; `stray_tokens` counted for others with each answer; `workers`: processes
     that it starts, in sessions of their own, the first of which outlives a SIGTERM; `bad_counts`; `finish`: why answers
-    end, instead of what is so."""
+    end, instead of what is so; `garbled`: what stands in each piece of an answer instead."""
 
     release: str = ""
     rates: tuple[float, ...] = (0.75, 0.35, 0.04, 0.01)
@@ -62,6 +62,7 @@ class Plan:
     worker_pids: str = ""
     bad_counts: bool = False
     finish: str = ""
+    garbled: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shrink(self) -> float:
@@ -177,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _event(self, data: dict[str, Any]) -> None:
-        self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
+        self.wfile.write(f"data: {json.dumps({**data, **self.server.plan.garbled})}\n\n".encode())
         self.wfile.flush()
 
     def _send(self, status: int, body: bytes, kind: str = "text/plain") -> None:

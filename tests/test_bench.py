@@ -228,6 +228,30 @@ def test_what_cannot_be_believed_is_refused(engine, plan, more, reason, tmp_path
     assert reason in refused(capsys, launch(tmp_path, engine, plan, *(() if chat else more), chat=chat))
 
 
+SHAPES = [
+    ("sglang", {"claims": {"decode": 5}}),
+    ("sglang", {"claims": {"internal_states": [{"env_vars": "x"}]}}),
+    ("sglang", {"claims": {"model_path": 7}}),
+    ("sglang", {"claims": {"speculative_num_steps": "three"}}),
+    ("sglang", {"claims": {"launch_command": 'python "'}}),
+    ("sglang", {"garbled": {"meta_info": "x"}}),
+    ("sglang", {"garbled": {"meta_info": {"completion_tokens": "4", "finish_reason": {"type": "stop"}}}}),
+    ("sglang", {"garbled": {"meta_info": {"completion_tokens": -4, "finish_reason": {"type": "stop"}}}}),
+    ("vllm", {"claims": {"id": 5}}),
+    ("vllm", {"garbled": {"choices": 5}}),
+    ("vllm", {"garbled": {"choices": ["x"]}}),
+    ("vllm", {"garbled": {"usage": "x"}}),
+    ("vllm", {"garbled": {"metrics": {"speculative_decoding": {"num_spec_steps": 1}}}}),
+]
+
+
+@pytest.mark.parametrize(("engine", "plan"), SHAPES, ids=lambda value: str(value)[:60])
+def test_an_answer_of_another_shape_is_one_line(engine, plan, tmp_path, capsys) -> None:
+    with serving(engine, plan) as url:
+        said = refused(capsys, attach(tmp_path, engine, url))
+    assert f"its answer has a shape that is not known of {engine}: " in said
+
+
 WRONG_ELSEWHERE = [
     ("sglang", {"release": "0.5.3"}, 3, {"SGLANG_SIMULATE_ACC_LEN": "3"}, "SGLANG_SIMULATE_ACC_LEN is 3"),
     ("vllm", {}, 0, {}, "speculation is off"),
@@ -264,11 +288,22 @@ def test_a_what_if_out_of_reach_costs_no_measurement(tmp_path, capsys) -> None:
 
 def test_nobody_at_the_url(tmp_path, capsys) -> None:
     said = refused(capsys, attach(tmp_path, "vllm", "http://me:secret@127.0.0.1:9"))
-    assert "no healthy server answers there, http://127.0.0.1:9/health" in said
+    assert "no healthy server answers there: the connection failed: " in said
+    assert "Connection refused, http://127.0.0.1:9/health, start it" in said
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:9", "", "http://:80", "http://127.0.0.1:99999", "http://[::1", "http://h?x"]
+    "url",
+    [
+        "127.0.0.1:9",
+        "",
+        "http://:80",
+        "http://127.0.0.1:99999",
+        "http://[::1",
+        "http://h?x",
+        "http://h#x",
+        "http://a..b",
+    ],
 )
 def test_what_is_no_url(url, tmp_path, capsys) -> None:
     assert "no URL of a server" in refused(capsys, attach(tmp_path, "vllm", url), code=2)
@@ -292,6 +327,7 @@ def test_what_is_no_url(url, tmp_path, capsys) -> None:
         (("--url", "http://127.0.0.1:9", "--topk", "4"), "a shape without its steps"),
         (("--launch", "--env", "x"), "no variable"),
         (("--launch", "--engine-python", sys.executable, "--what-if", "9"), "accept_len 9 cannot be had: a round of 3"),
+        (("--url", "http://127.0.0.1:9", "-o", "no/such.json"), "cannot write: no folder there"),
         (
             ("--url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH"),
             "no API key in that variable, --api-key-env NO_SUCH",

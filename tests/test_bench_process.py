@@ -34,6 +34,27 @@ def alive(pids: list[int]) -> list[int]:
     return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
 
 
+class Signalled:
+    """Whose destructor gets a SIGTERM; what is raised there goes no further."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_python_drops_ends_the_run_all_the_same(tmp_path) -> None:
+    went_on = []
+
+    def run() -> None:
+        with running([sys.executable, "-c", ""], tmp_path / "log", {}):
+            Signalled()
+            went_on.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert went_on
+
+
 @pytest.mark.parametrize("fault", [{}, {"crash_after": 1}], ids=str)
 def test_nothing_is_left_of_it(fault, tmp_path, capsys) -> None:
     code = main(launch(tmp_path, "vllm", {**workers(tmp_path), **fault}))

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from drafter_audit.bench.cells import Cell, EnvSet, Outcome
+from drafter_audit.bench.cells import Cell, EnvSet, Outcome, Store
 from drafter_audit.bench.sweep import Known, hopeless
 from drafter_audit.cli.main import main
+from drafter_audit.errors import UsageError
 from drafter_audit.facts.pair import folder_of
+from drafter_audit.recording.whole_file import alone
 from tests.engine_servers import engine_python, prompt_file
 
 # A target of 1T parameters on several GPUs, one request at a time: 62.9 tokens/s plain, 88.8 with NCCL_PROTO=LL
@@ -136,6 +138,61 @@ def test_with_a_recording_its_prompts_are_asked_and_hopeless_cells_are_not_start
     assert told["best"]["steps"] == 1
 
 
+def test_two_sweeps_do_not_run_in_one_folder(tmp_path, capsys) -> None:
+    command = words(tmp_path, {**QUICK, "ready_after": 600}, "--steps", "1")
+    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *command], stderr=subprocess.DEVNULL)
+    log = tmp_path / "night" / "logs" / "default-plain.log"
+    until = time.monotonic() + 20
+    while not log.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    try:
+        assert main(command) == 2
+        assert "another run is at work in it" in capsys.readouterr().err
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait()
+    with alone(tmp_path / "night"):  # which the end of that run has let go
+        pass
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"status": "weird"},
+        {"took_s": "x"},
+        {"result": None},
+        {"result": 5},
+        {"result": {"tokens_per_s": "fast", "steps": 1, "rounds": 1, "tokens": 2, "cycle_s": 1.0, "accept_len": 1.0}},
+        {"result": {"steps": 1}},
+        {"result": {"accept_len": float("nan")}},
+    ],
+    ids=str,
+)
+def test_a_damaged_cell_is_said(damage, tmp_path) -> None:
+    store, cell = Store(tmp_path), Cell(EnvSet("default", {}), 1)
+    store.begin({})
+    result = {"tokens_per_s": 1.0, "steps": 1, "rounds": 1, "tokens": 2, "cycle_s": 1.0, "accept_len": None}
+    store.keep(Outcome(cell, "done", result, start_s=1.0, took_s=2.0))
+    assert store.find(cell) is not None
+    (path,) = (tmp_path / "cells").iterdir()
+    path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+    with pytest.raises(UsageError, match="no cell of a sweep"):
+        store.find(cell)
+
+
+def test_a_folder_of_another_version_is_refused(tmp_path) -> None:
+    Store(tmp_path).begin({"engine": "vllm"})
+    plan = tmp_path / "sweep.json"
+    assert json.loads(plan.read_text())["schema_version"] == 1
+    plan.write_text(json.dumps({"engine": "vllm", "schema_version": 2}))
+    with pytest.raises(UsageError, match="asked otherwise"):
+        Store(tmp_path).begin({"engine": "vllm"})
+    plan.write_text("[" * 5000)
+    with pytest.raises(UsageError, match="no folder of a sweep"):
+        Store(tmp_path).begin({"engine": "vllm"})
+
+
 def test_a_folder_of_other_things_is_left_alone(tmp_path, capsys) -> None:
     (tmp_path / "night").mkdir()
     (tmp_path / "night" / "theirs").touch()
@@ -192,6 +249,7 @@ def test_which_cells_cannot_win_any_more(steps, known, cycles, reason) -> None:
         (("--engine", "vllm"), "no folder for the cells"),
         (("--engine", "vllm", "--out", "x", "--what-if", "99"), "accept_len 99 cannot be had"),
         (("--engine", "vllm", "--env-set", "a"), "is no set"),
+        (("--engine", "vllm", "--env-set", f"{'a' * 300}=K=V"), "is no set"),  # it names files
         (("--engine", "vllm", "--env-set", "default=K=V"), "a name of its own"),
     ],
 )

@@ -31,6 +31,7 @@ from drafter_audit.recording.make import record
 from drafter_audit.recording.manifest import from_text, to_text
 from drafter_audit.recording.open import open_recording
 from drafter_audit.recording.recording import Recording
+from drafter_audit.recording.whole_file import alone
 from tests.engines_run import stand_in
 from tests.engines_run.vllm_extraction import KEPT, SETTINGS, served
 from tests.engines_run.vllm_pair import DRAFTER, TARGET
@@ -233,6 +234,13 @@ def test_a_tree_that_will_not_end_is_killed(tmp_path: Path) -> None:
 def test_an_engine_that_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="it cannot be started"):
         record_served(asked(str(tmp_path / "no-python")), tmp_path / "rec")
+
+
+def test_two_runs_do_not_write_to_one_folder(python: str, tmp_path: Path) -> None:
+    """The second would take away what the first's engine has written."""
+    with alone(tmp_path / "rec"), pytest.raises(UsageError, match="another run is at work in it"):
+        record_served(asked(python), tmp_path / "rec")
+    assert list((tmp_path / "rec").iterdir()) == []
 
 
 def test_without_psutil_no_engine_is_started(tmp_path: Path) -> None:

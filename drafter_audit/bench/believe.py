@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.listener import listener, telling
-from drafter_audit.bench.wire import Told, Wire
+from drafter_audit.bench.wire import Told, Wire, understood
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.shape import Shape
 
@@ -31,7 +31,8 @@ class Expected:
 
 def told_by(wire: Wire, server: Server) -> Told:
     """What the server says of itself; of one on this machine also what its process was started with."""
-    told = wire.told(server)
+    with understood(wire.name, server.url):
+        told = wire.told(server)
     seen = listener(server.port, wire.name) if server.is_local else None
     if seen is None:
         return told

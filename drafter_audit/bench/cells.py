@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from drafter_audit.checkpoint.strict_json import strict_loads
 from drafter_audit.errors import UsageError
 from drafter_audit.recording.whole_file import write_text
 from drafter_audit.secrets import without_secret_values
 
 _PLAN = "sweep.json"
+_SCHEMA_VERSION = 1  # of a cell's file: one that holds otherwise is another sweep's
 _KEPT = ("status", "result", "reason", "start_s", "took_s")
 _ANOTHER = "name another folder with --out, or give the command that began this one"
 
@@ -92,10 +94,10 @@ class Store:
         self._check_ours()
         try:
             self._cells.mkdir(parents=True, exist_ok=True)
-            held = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else None
-        except (OSError, ValueError) as error:
+            held = strict_loads(plan.read_bytes()) if plan.exists() else None
+        except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"no folder of a sweep: {error}", str(self.folder), "name another with --out") from error
-        wanted = json.loads(json.dumps(asked))
+        wanted = json.loads(json.dumps({"schema_version": _SCHEMA_VERSION, **asked}))
         if held is None:
             write_text(plan, json.dumps(wanted, indent=1) + "\n")
         elif held != wanted:
@@ -117,10 +119,10 @@ class Store:
         if not path.exists():
             return None
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            found = Outcome(cell, **{name: held[name] for name in _KEPT})
+            held = strict_loads(path.read_bytes())
+            found = _checked(Outcome(cell, **{name: held[name] for name in _KEPT}))
             same = held["env"] == without_secret_values(cell.env_set.env)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError("no cell of a sweep", str(path), "remove it: the cell is measured again") from error
         if not same:
             raise UsageError(f"{cell.env_set.name!r} was measured with other variables", str(path), _ANOTHER)
@@ -139,3 +141,20 @@ class Store:
 
     def _path(self, cell: Cell) -> Path:
         return self._cells / f"{cell.name}.json"
+
+
+def _checked(held: Outcome) -> Outcome:
+    """Raises ValueError, KeyError or TypeError for what no cell ends as."""
+    if held.status not in get_args(Status):
+        raise ValueError(f"no status: {held.status!r}")
+    if held.status == "done":
+        result = dict(held.result or {})
+        numbers = (held.took_s, *(result[name] for name in _COUNTED), *(result[name] or 0 for name in _MEASURED))
+        if not all(isinstance(each, int | float) for each in numbers):
+            raise ValueError("a figure that is no number")
+    return held
+
+
+_COUNTED = ("steps", "rounds", "tokens")
+_MEASURED = ("tokens_per_s", "cycle_s", "accept_len")
+"""Of a measured cell's result; the latter may be null."""

@@ -18,6 +18,7 @@ from drafter_audit.secrets import without_password
 CONNECT_S = 5.0
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 _MEND = "look at the server's log, and start it again"
+_NOT_UP = "start it, wait until it has loaded, and check the URL"
 _NO_KEY = "name the variable that holds the server's API key with --api-key-env"
 
 
@@ -68,9 +69,21 @@ class Server:
     def is_healthy(self) -> bool:
         """Whether it answers /health with 200; while it loads there may be no answer, or a 503."""
         try:
-            return self._client.get("/health", timeout=CONNECT_S).status_code == 200
-        except httpx2.HTTPError:
+            self.check_health()
+        except ServerError:
             return False
+        return True
+
+    def check_health(self) -> None:
+        """Raises ServerError where /health is not answered with 200, and says what came instead."""
+        try:
+            with self._told("/health"):
+                status = self._client.get("/health", timeout=CONNECT_S).status_code
+            why = None if status == 200 else self._refused(status, "/health", mend=_NOT_UP)
+        except LostServerError as error:
+            why = ServerError(error.what, error.where, _NOT_UP)
+        if why is not None:
+            raise ServerError(f"no healthy server answers there: {why.what}", why.where, why.mend)
 
     def text(self, path: str) -> str | None:
         """The body at `path`; None where the server has no such page."""
@@ -98,9 +111,9 @@ class Server:
                 if name == "data" and data.strip() != "[DONE]":
                     yield self._event(data, path)
 
-    def _refused(self, status: int, path: str, said: str = "") -> ServerError:
+    def _refused(self, status: int, path: str, said: str = "", mend: str = _MEND) -> ServerError:
         what = f"it answers {status}" + (f": {said}" if said else "")
-        return ServerError(what, f"{self.url}{path}", _NO_KEY if status in (401, 403) else _MEND)
+        return ServerError(what, f"{self.url}{path}", _NO_KEY if status in (401, 403) else mend)
 
     def _event(self, data: str, path: str) -> Event:
         told = self._object(data, path)
@@ -133,6 +146,8 @@ def _is_of_a_server(url: str) -> bool:
     """Whether it names a host of HTTP, a port that can be, and nothing behind them but a path."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not parts.query
-    except ValueError:  # an address or a port that cannot be
+        is_name = bool((parts.hostname or "").encode("idna"))
+        extra = parts.query or parts.fragment
+        return parts.scheme in ("http", "https") and is_name and parts.port != 0 and not extra
+    except ValueError:  # an address, a name or a port that cannot be
         return False

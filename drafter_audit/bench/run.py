@@ -16,7 +16,7 @@ from drafter_audit.bench.launching import deaths_told, wait_until_healthy
 from drafter_audit.bench.listener import telling
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.result import EngineFacts, EngineResult
-from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire
+from drafter_audit.bench.wire import Answer, Question, Start, Told, Wire, understood
 from drafter_audit.decode.result import Provenance
 from drafter_audit.errors import ServerError, UsageError
 from drafter_audit.measure.costs import check_reachable
@@ -69,9 +69,7 @@ def attached(url: str, *, api_key: str | None = None, answer_s: float = 600.0) -
     _check_installed()
     server = Server(url, api_key=api_key, answer_s=answer_s)
     try:
-        if not server.is_healthy():
-            mend = "start it, wait until it has loaded, and check the URL"
-            raise ServerError("no healthy server answers there", f"{server.url}/health", mend)
+        server.check_health()
         yield Up(server)
     finally:
         server.close()
@@ -111,7 +109,8 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
     shape = _shape(told, expected, server.url)
     for value in asked.what_if:
         check_reachable(value, shape.deepest if shape else 0)
-    answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
+    with understood(wire.name, server.url):
+        answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
     if shape and any(answer.counts is None for answer in answers):
         what = "a metric is missing: neither its answers nor its counters tell how many rounds were run"
         raise ServerError(what, server.url, wire.without_counts())

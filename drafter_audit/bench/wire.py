@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.metrics import Counters
+from drafter_audit.errors import ServerError
 from drafter_audit.measure.loops import loops
 from drafter_audit.measure.shape import Shape
 
@@ -43,7 +45,7 @@ class Told:
     is what a request calls the target.
 
     `simulated` says in words how its acceptance is made up. `args` are its own settings as text, `env` the variables
-    that decide how it runs.
+    that decide how it runs. Raises ValueError for what is no name or number.
     """
 
     version: str | None = None
@@ -58,6 +60,12 @@ class Told:
     simulation_known: bool = False
     args: tuple[str, ...] | None = None
     env: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.version, self.served_as, self.target, self.drafter, self.dtype):
+            if name is not None and not isinstance(name, str):
+                raise ValueError(f"{name!r} is no text")
+        _check_counts(self.steps, self.topk, self.num_draft_tokens)
 
 
 @dataclass(frozen=True)
@@ -78,19 +86,23 @@ class Question:
 @dataclass(frozen=True)
 class Counts:
     """Of one answer or a whole run: rounds, and where told what they accepted and drafted. `histogram[j]` rounds
-    accepted exactly j drafts."""
+    accepted exactly j drafts. Raises ValueError for what is no count."""
 
     rounds: int
     accepted: int | None = None
     drafted: int | None = None
     histogram: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        _check_counts(self.rounds, self.accepted, self.drafted, *(self.histogram or ()))
+
 
 @dataclass(frozen=True)
 class Answer:
     """What came back for one prompt. `tokens` were emitted, the first of them `first_s` after the question; the
     `timed` ones after the first piece took `decode_s`. `ids` are None where the engine does not tell them, `counts`
-    where the answer itself does not. `pieces` are the tokens of each piece as it came, empty where that is not told."""
+    where the answer itself does not. `pieces` are the tokens of each piece as it came, empty where that is not told.
+    Raises ValueError for what is no count or token."""
 
     id: str
     category: str | None
@@ -103,6 +115,9 @@ class Answer:
     counts: Counts | None = None
     pieces: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_counts(self.tokens, *self.pieces, *(self.ids or ()))
+
     @cached_property
     def degenerate(self) -> bool:
         """Whether it ends in a loop; False where its tokens are not told."""
@@ -113,6 +128,13 @@ class Answer:
         """What each round emitted, in order, where every piece after the prefill's was one round."""
         whole = self.counts is not None and len(self.pieces) == 1 + self.counts.rounds
         return self.pieces[1:] if whole and sum(self.pieces) == self.tokens else None
+
+
+def _check_counts(*values: object) -> None:
+    """Raises ValueError for a number that no count or token id can be; None is one that is not told."""
+    for value in values:
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"{value!r} is no count")
 
 
 class Wire(Protocol):
@@ -186,3 +208,14 @@ def at(told: Mapping[str, Any] | None, *path: str) -> Any:  # noqa: ANN401 - a v
             return None
         value = value.get(key)
     return value
+
+
+@contextmanager
+def understood(engine: EngineName, where: str) -> Iterator[None]:
+    """What reading a payload raises that has another shape than the engine's, as a ServerError: whatever answers there
+    is foreign, and a night of cells goes on."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        what = f"its answer has a shape that is not known of {engine}: {type(error).__name__}: {error}"
+        raise ServerError(what, where, "name the server of that engine, of a release in docs/bench.md") from error

@@ -110,13 +110,17 @@ def env_sets(
     return found
 
 
+_LONGEST_NAME = 50
+"""Letters of a set's name: it names files."""
+
 NO_VARIABLES = "default"
 """The set that is always there: the environment as it is."""
 
 
 def _env_set(context: click.Context, param: click.Parameter, text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition("=")
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or not rest:
+    is_name = name.replace("-", "").replace("_", "").replace(".", "").isalnum() and len(name) <= _LONGEST_NAME
+    if not is_name or not rest:
         raise click.BadParameter(f"{text!r} is no set: write name=KEY=VALUE,KEY=VALUE", context, param)
     return name, dict(_pair(context, param, part) for part in pairs(rest))
 

@@ -105,6 +105,7 @@ def swept_over_servers(swept: Swept, engine: EngineOptions, servers: OverServers
     from drafter_audit.bench.sweep_result import EngineSweep
     from drafter_audit.errors import UsageError
     from drafter_audit.measure.costs import check_reachable
+    from drafter_audit.recording.whole_file import alone
     from drafter_audit.report.sink import tell
 
     for value in servers.what_if:
@@ -117,9 +118,10 @@ def swept_over_servers(swept: Swept, engine: EngineOptions, servers: OverServers
     _check_start(plan, engine, swept.steps[0])
     store.begin(_asked(plan, engine))
     cells = tuple(cells_of(sets, swept.steps))
-    new = sum(store.find(cell) is None for cell in cells)
-    tell(f"{new} of {len(cells)} servers to start: up to {duration(left_s(cells, store, _held(cells, store)))}")
-    outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
+    with alone(store.folder):
+        new = sum(store.find(cell) is None for cell in cells)
+        tell(f"{new} of {len(cells)} servers to start: up to {duration(left_s(cells, store, _held(cells, store)))}")
+        outcomes = run_cells(cells, store, Known(known), lambda cell: _measured(cell, plan, engine, store), tell)
     notes = tuple(_notes(plan, known, outcomes))
     return EngineSweep(str(engine.engine), _measured_with(plan, outcomes), outcomes, known, servers.what_if, notes)
 

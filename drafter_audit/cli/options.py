@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from drafter_audit.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -41,8 +44,6 @@ def complete_reference(context: click.Context, param: click.Parameter, incomplet
 
 def named_engines(engines: Sequence[str]) -> list[str]:
     """The names of all --engine options. Raises UsageError for an empty one, as of an unset variable in a script."""
-    from drafter_audit.errors import UsageError
-
     named = [name.strip() for each in engines for name in each.split(",")]
     if not all(named):
         raise UsageError("an empty name", f"--engine {','.join(engines)!r}", "name an engine, or leave the option out")
@@ -82,9 +83,27 @@ def gathered(
 def output_options(command: Command) -> Command:
     """--format and -o."""
     command = click.option(
-        "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to FILE instead of stdout."
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        callback=_writable,
+        help="Write to FILE instead of stdout.",
     )(command)
     return format_option(command)
+
+
+def _writable(_: click.Context, __: click.Parameter, output: str | None) -> str | None:
+    """Raises UsageError for a file that could not be written, before the hours that its result may take."""
+    if output is None:
+        return None
+    if not output.strip():
+        raise UsageError("no file name", "-o", "name the file to write")
+    path = Path(output)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        what = "cannot write: no folder there, or none that may be written to"
+        raise UsageError(what, output, "choose another file for -o")
+    return output
 
 
 def format_option(command: Command) -> Command:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from drafter_audit.errors import AuditError
+from drafter_audit.errors import AuditError, UsageError
 
 PARTS = ".parts"
 """The folder beside a file where it is written: what a killed run, or a library in it, leaves behind lies there."""
@@ -37,6 +38,36 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise AuditError(f"cannot write: {reason}", str(path), mend) from error
     finally:
         shutil.rmtree(parts, ignore_errors=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Holds `folder`, made where it is not there, for this process until it ends in whatever way: two runs in it would
+    take each other's machine and files. Where a file system knows no locks, nothing is held.
+
+    Raises UsageError where another run holds it, AuditError where it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AuditError(f"cannot write: {error.strerror}", str(folder), "choose another folder") from error
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            mend = "wait until that has ended, or name another folder"
+            raise UsageError("another run is at work in it", str(folder), mend) from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:

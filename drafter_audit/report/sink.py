@@ -44,8 +44,6 @@ def emit(
     if not Rank.here().first:
         return
     text = to_json(result, command) if style == "json" else render(document, style)
-    if output is not None and not output.strip():
-        raise UsageError("no file name", "-o", "name the file to write")
     try:
         if output is None:
             sys.stdout.write(text)

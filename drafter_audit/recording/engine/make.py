@@ -21,6 +21,7 @@ from drafter_audit.recording.engine.target import ServedTarget
 from drafter_audit.recording.manifest import Manifest
 from drafter_audit.recording.size import check_space
 from drafter_audit.recording.store import ENGINE, MANIFEST, Store, begin, read_manifest
+from drafter_audit.recording.whole_file import alone
 from drafter_audit.secrets import without_secrets
 
 WORKER = Path(__file__).with_name("vllm_worker.py")
@@ -83,11 +84,18 @@ def record_served(served: Served, folder: Path, watch: Callable[[int], None] = l
 
     Each answer is written whole when the engine has given it, so that the same call goes on after a kill. The engine
     and all that it started are gone when this returns, however it returns; its log stays in `.engine`. `watch` is told
-    after each prompt how many are there. Raises what `record` raises before any answer, UsageError for a temperature
-    and for an engine that cannot be started, ModuleNotFoundError without psutil; later CannotRunError where the engine
-    ends, is silent for too long, or gives what was not asked for.
+    after each prompt how many are there. Raises what `record` raises before any answer, UsageError for a temperature,
+    for an engine that cannot be started and for a folder in which another run is at work, ModuleNotFoundError without
+    psutil; later CannotRunError where the engine ends, is silent for too long, or gives what was not asked for.
     """
     _check(served)
+    if not folder.exists():
+        check_installed()  # before a folder is made for nothing
+    with alone(folder):
+        _record(served, folder, watch)
+
+
+def _record(served: Served, folder: Path, watch: Callable[[int], None]) -> None:
     store = _begun(served, folder)
     rows = [0] * len(served.prompts) if store is None else [store.rows(i) for i in range(len(served.prompts))]
     watch(sum(map(bool, rows)))
