@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -38,6 +38,7 @@ _ELSEWHERE = ("root cause", "See stack trace")
 """Words of a line that only says that the error stands further up."""
 
 _DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Watch = Callable[[float, float, str], None]
 """Takes the seconds waited, the limit, and the last line of the log."""
@@ -53,12 +54,14 @@ class LateError(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """A program that was started; `log` takes all that it writes, behind `start` bytes of earlier runs."""
+    """A program that was started; `log` takes all that it writes, behind `start` bytes of earlier runs. `came` are the
+    signals that came to us meanwhile."""
 
     process: subprocess.Popen[bytes]
     log: Path
     start: int
     mark: str
+    came: Sequence[int] = ()
 
     def death(self) -> str | None:
         """How it ended, with the last error in its log: "was killed by SIGKILL: ..."; None while it runs."""
@@ -85,21 +88,30 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str]) -
     """
     check_installed()
     mark = f"{os.getpid()}-{time.time_ns()}"
-    with _signals_as_interrupts(), _written(log) as out:
+    with _signals_as_interrupts() as came, _written(log) as out, ExitStack() as stack:
         start = os.fstat(out).st_size
-        started = Running(_popen(command, out, {**os.environ, **environment, MARK: mark}), log, start, mark)
-        try:
-            yield started
-        finally:
-            with suppress(OSError):
-                started.process.stdin.close()  # type: ignore[union-attr]
-            stop(started)
+        # Held until there is something to stop, and as Python drops what a signal raises while it forks.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, held)
+        process = _popen(command, out, {**os.environ, **environment, MARK: mark}, held)
+        started = Running(process, log, start, mark, came)
+        stack.callback(_end, started)
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        yield started
+
+
+def _end(started: Running) -> None:
+    with suppress(OSError):
+        started.process.stdin.close()  # type: ignore[union-attr]
+    stop(started)
 
 
 def wait_until(program: Running, met: Callable[[], bool], limit_s: float, watch: Watch | None = None) -> float:
     """Seconds until `met`. Raises EndedError where the program ends before, LateError where the limit passes."""
     begun = time.monotonic()
     while True:
+        if program.came:  # what it raised was dropped
+            raise KeyboardInterrupt
         waited, death = time.monotonic() - begun, program.death()
         if met():  # asked behind its death: what it did before counts
             return time.monotonic() - begun
@@ -150,7 +162,10 @@ def _lines(log: Path, start: int) -> list[str]:
     return []
 
 
-def _popen(command: Sequence[str], out: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _popen(
+    command: Sequence[str], out: int, environment: Mapping[str, str], held: Iterable[int]
+) -> subprocess.Popen[bytes]:
+    """`held`: the signals that the new process is not to get."""
     try:
         return subprocess.Popen(
             [*command],
@@ -159,7 +174,7 @@ def _popen(command: Sequence[str], out: int, environment: Mapping[str, str]) -> 
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_to_die_with_parent(),
+            preexec_fn=_in_the_new_process(held),
         )
     except OSError as error:
         what = f"it cannot be started: {error.strerror or error}"
@@ -208,21 +223,26 @@ def _signal_name(number: int) -> str:
     return f"signal {number}"
 
 
-def _to_die_with_parent() -> Callable[[], object] | None:
-    """For the new process: SIGTERM when this one is killed so that it can stop nothing any more. The library is looked
-    up here: between fork and exec another thread's lock would never open."""
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+def _in_the_new_process(held: Iterable[int]) -> Callable[[], None]:
+    """What it does before it becomes the program: these signals alone are `held`, and on Linux it gets a SIGTERM when
+    this process is killed so that it can stop nothing any more. The library is looked up here: between fork and exec
+    another thread's lock would never open."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        if prctl is not None:
+            prctl(_DIE_WITH_PARENT, signal.SIGTERM)
+
+    return prepare
 
 
 @contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
+def _signals_as_interrupts() -> Iterator[Sequence[int]]:
     """SIGTERM and SIGHUP unwind as ^C does, so that the program is stopped.
 
-    They come once, and Python drops what is raised while it runs a destructor or a callback of its own: then what goes
-    on is interrupted at the end.
+    They come once, and Python drops what is raised while it runs a destructor or a callback of its own: what came is
+    told, and what goes on is interrupted at the end.
     """
     came: list[int] = []
 
@@ -234,7 +254,7 @@ def _signals_as_interrupts() -> Iterator[None]:
     with suppress(ValueError):  # not the main thread: whoever started it has the signals
         kept = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield came
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ class Plan:
     Faults: `ready_after` seconds; `crash_loading`; `crash_after`, `reset_after` so many answers; `claims` instead of
     what it was told; `without` these metrics; `stray_tokens` counted for others with each answer; `workers`: processes
     that it starts, in sessions of their own, the first of which outlives a SIGTERM; `bad_counts`; `finish`: why answers
-    end, instead of what is so; `garbled`: what stands in each piece of an answer instead."""
+    end, instead of what is so; `garbled`: what stands in each piece of an answer instead; `whole`:
+    answers come as one JSON, as by a gateway that does not stream."""
 
     release: str = ""
     rates: tuple[float, ...] = (0.75, 0.35, 0.04, 0.01)
@@ -62,6 +63,7 @@ class Plan:
     worker_pids: str = ""
     bad_counts: bool = False
     finish: str = ""
+    whole: bool = False
     garbled: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -163,6 +165,8 @@ class Handler(BaseHTTPRequestHandler):
         request = self.server.wire.request(self.path, asked)
         if request is None:
             return self._send(404, b"{}")
+        if self.server.plan.whole:
+            return self._send_whole(asked, list(self.server.decoder.answer(*request))[-1])
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -176,6 +180,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
         return None
+
+    def _send_whole(self, asked: dict[str, Any], last: Piece) -> None:
+        told = self.server.wire.piece(self.path, asked, replace(last, ids=last.so_far))
+        for event in self.server.wire.ending(self.path, asked, last):
+            told |= {key: value for key, value in event.items() if key != "choices"}
+        self.server.count(last)
+        self._send(200, json.dumps(told).encode(), "application/json")
 
     def _event(self, data: dict[str, Any]) -> None:
         self.wfile.write(f"data: {json.dumps({**data, **self.server.plan.garbled})}\n\n".encode())

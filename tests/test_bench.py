@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from drafter_audit.bench.believe import same_model
+from drafter_audit.bench.believe import Expected, check, same_model
 from drafter_audit.bench.counting import counted
 from drafter_audit.bench.metrics import Counters
 from drafter_audit.bench.names import wire_of
-from drafter_audit.bench.wire import Answer, Counts, Served, Start
+from drafter_audit.bench.wire import Answer, Counts, Served, Start, Told
 from drafter_audit.cli.main import main
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.shape import shape_of
@@ -102,6 +102,18 @@ def test_where_only_rounds_and_tokens_are_told_the_result_says_so(plan, more, ch
     assert found["accept_len_server"] == right["tokens"] / right["rounds"]
     low, high = found["accept_len_bounds"]
     assert low <= 1 + right["accepted"] / right["rounds"] <= high
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_answers_that_come_whole_are_counted_and_have_no_speed(engine, tmp_path, capsys) -> None:
+    with serving(engine, {"whole": True}) as url:
+        told = run(capsys, attach(tmp_path, engine, url))
+    right = expected({}, 3)
+    assert {name: told[name] for name in ("rounds", "accepted", "tokens")} == {
+        name: right[name] for name in ("rounds", "accepted", "tokens")
+    }
+    assert (told["tokens_per_s"], told["tokens_per_s_interval"], told["cycle_s"]) == (None, None, None)
+    assert any("answers came whole" in note for note in told["notes"])
 
 
 def test_what_a_server_counted_before_is_not_reported(tmp_path, capsys) -> None:
@@ -241,7 +253,7 @@ SHAPES = [
     ("vllm", {"garbled": {"choices": 5}}),
     ("vllm", {"garbled": {"choices": ["x"]}}),
     ("vllm", {"garbled": {"usage": "x"}}),
-    ("vllm", {"garbled": {"metrics": {"speculative_decoding": {"num_spec_steps": 1}}}}),
+    ("vllm", {"garbled": {"metrics": {"speculative_decoding": "x"}}}),
 ]
 
 
@@ -350,6 +362,30 @@ def test_answers_without_a_round_are_no_measurement(counts) -> None:
     answer = Answer("p0", None, tokens=9, capped=False, first_s=0.1, decode_s=0.1, timed=8, counts=counts)
     with pytest.raises(ServerError, match="no round for answers of up to 9 tokens"):
         counted([answer], shape_of(3), "here")
+
+
+SHA, OTHER = "a" * 40, "b" * 40
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "revision", "open_"),
+    [
+        (None, "org/name", OTHER, ()),
+        (SHA, "org/name", SHA, ()),
+        (SHA, f"/cache/models--org--name/snapshots/{SHA}", None, ()),
+        (SHA, "org/name", "main", (f"whether its drafter is of revision {SHA}",)),
+        ("v2", "org/name", None, ("whether its drafter is of revision v2",)),
+    ],
+)
+def test_a_revision_that_is_asked_is_seen_or_said(asked, served, revision, open_) -> None:
+    told = Told(target="t", steps=3, drafter=served, drafter_revision=revision, simulation_known=True)
+    assert check(told, Expected(Served("t"), Served("org/name", asked), None), "here") == open_
+
+
+def test_another_commit_of_the_drafter_is_another_drafter() -> None:
+    told = Told(target="t", steps=3, drafter="org/name", drafter_revision=OTHER)
+    with pytest.raises(ServerError, match=f"its drafter is of commit {OTHER}, not {SHA}"):
+        check(told, Expected(Served("t"), Served("org/name", SHA), None), "here")
 
 
 def test_names_of_one_model() -> None:

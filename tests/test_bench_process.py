@@ -55,6 +55,27 @@ def test_a_signal_that_python_drops_ends_the_run_all_the_same(tmp_path) -> None:
     assert went_on
 
 
+FORKING = """
+import os, signal, sys
+from pathlib import Path
+from drafter_audit.process import running
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+try:
+    with running([sys.executable, "-c", "import time; time.sleep(60)"], Path(sys.argv[1]), {}):
+        print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+import psutil
+print([child.status() for child in psutil.Process().children()])
+"""
+
+
+def test_a_signal_while_it_forks_interrupts_and_leaves_nothing(tmp_path) -> None:
+    """What a signal raises in a callback of fork, Python drops."""
+    done = subprocess.run([sys.executable, "-c", FORKING, str(tmp_path / "log")], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["interrupted", "[]"], done.stderr
+
+
 @pytest.mark.parametrize("fault", [{}, {"crash_after": 1}], ids=str)
 def test_nothing_is_left_of_it(fault, tmp_path, capsys) -> None:
     code = main(launch(tmp_path, "vllm", {**workers(tmp_path), **fault}))

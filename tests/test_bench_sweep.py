@@ -151,7 +151,7 @@ def test_two_sweeps_do_not_run_in_one_folder(tmp_path, capsys) -> None:
         assert "another run is at work in it" in capsys.readouterr().err
     finally:
         run.send_signal(signal.SIGTERM)
-        run.wait()
+        run.wait(60)
     with alone(tmp_path / "night"):  # which the end of that run has let go
         pass
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from drafter_audit.bench.http import Server
 from drafter_audit.bench.listener import listener, telling
-from drafter_audit.bench.wire import Told, Wire, understood
+from drafter_audit.bench.wire import Served, Told, Wire, understood
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.shape import Shape
 
-_CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
+_CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/([0-9a-f]{40}\b)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Expected:
     """What the user asked for, in the words of the server: with `plain` decoding without the drafter, else rounds of
     `shape`, None where any will do, of `most_steps` at most."""
 
-    target: str
-    drafter: str
+    target: Served
+    drafter: Served
     shape: Shape | None
     plain: bool = False
     most_steps: int | None = None
@@ -63,20 +64,23 @@ def _contradictions(told: Told, expected: Expected) -> Iterator[tuple[str, str]]
     plain = expected.plain
     if told.simulated:
         yield f"its acceptance is simulated: {told.simulated}", "start it without that; such figures measure no drafter"
-    if told.target is not None and not same_model(told.target, expected.target):
+    if told.target is not None and not same_model(told.target, expected.target.name):
         yield (
-            f"it serves {told.target}, not {expected.target}",
+            f"it serves {told.target}, not {expected.target.name}",
             "name its target with --target, or what it calls that with --served-target",
         )
     if plain and told.steps:
         yield "it speculates, and plain decoding was asked for", "start it without a drafter"
     if not plain and told.steps == 0:
         yield "speculation is off", "start it with the drafter"
-    if told.drafter is not None and not plain and not same_model(told.drafter, expected.drafter):
+    if told.drafter is not None and not plain and not same_model(told.drafter, expected.drafter.name):
         yield (
-            f"it drafts with {told.drafter}, not {expected.drafter}",
+            f"it drafts with {told.drafter}, not {expected.drafter.name}",
             "name its drafter, or what it calls that with --served-drafter",
         )
+    for what, asked, served in _revisions(told, expected):
+        if served != asked and _COMMIT.fullmatch(asked) and _COMMIT.fullmatch(served or ""):
+            yield f"its {what} is of commit {served}, not {asked}", "start it with the one that is asked for"
     if expected.most_steps is not None and (told.steps or 0) > expected.most_steps:
         what = f"it runs {told.steps} steps, and the recording looks {expected.most_steps} tokens ahead"
         yield what, "record again with a longer --lookahead"
@@ -98,8 +102,22 @@ def _left_open(told: Told, expected: Expected) -> Iterator[str]:
         yield "which target it serves"
     if told.drafter is None and not plain:
         yield "which drafter it runs"
+    for what, asked, served in _revisions(told, expected):
+        if served != asked:
+            yield f"whether its {what} is of revision {asked}"
     if not told.simulation_known and not plain:
         yield "whether its acceptance is simulated"
+
+
+def _revisions(told: Told, expected: Expected) -> Iterator[tuple[str, str, str | None]]:
+    """Of each model of which a revision is asked: which, that revision, and the one that is served."""
+    models = [("target", expected.target, told.target, told.target_revision)]
+    if not expected.plain:
+        models.append(("drafter", expected.drafter, told.drafter, told.drafter_revision))
+    for what, asked, name, revision in models:
+        if asked.revision is not None:
+            cached = _CACHED.search(name or "")
+            yield what, asked.revision, (cached and cached[3]) or revision
 
 
 def same_model(one: str, other: str) -> bool:

@@ -106,6 +106,9 @@ class Server:
             if answer.status_code != 200:
                 said = answer.read().decode("utf-8", "replace")[:300].strip()
                 raise self._refused(answer.status_code, path, said)
+            if "json" in answer.headers.get("Content-Type", ""):  # a gateway that does not stream
+                yield self._event(answer.read().decode("utf-8", "replace"), path)
+                return
             for line in answer.iter_lines():
                 name, _, data = line.partition(":")
                 if name == "data" and data.strip() != "[DONE]":

@@ -17,6 +17,11 @@ from drafter_audit.measure.step_bounds import tokens_per_s_at
 
 Interval = tuple[float, float]
 
+_LEAST_CYCLE_S = 1e-4
+"""A tenth of the shortest cycle of any engine's."""
+
+_HELD_BACK = "speeds are not told: answers came whole, or were held back on the way, as by a proxy"
+
 
 @dataclass(frozen=True)
 class EngineFacts:
@@ -80,15 +85,23 @@ class EngineResult:
         return sum(answer.decode_s for answer in self.answers)
 
     @property
-    def tokens_per_s(self) -> float | None:
-        """Of one request at a time, after its first token."""
+    def held_back(self) -> bool:
+        """Whether the pieces came faster than any target verifies: then nobody knows when they were made."""
         timed = sum(answer.timed for answer in self.answers)
-        return timed / self.decode_s if timed and self.decode_s else None
+        return self.decode_s < _LEAST_CYCLE_S * (self.counted.rounds or timed)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of one request at a time, after its first token; None where answers came whole."""
+        timed = sum(answer.timed for answer in self.answers)
+        return timed / self.decode_s if timed and not self.held_back else None
 
     @cached_property
     def tokens_per_s_interval(self) -> Interval | None:
         from drafter_audit.measure.bootstrap import ratio_interval
 
+        if self.tokens_per_s is None:
+            return None
         each = [answer for answer in self.answers if answer.timed and answer.decode_s]
         return ratio_interval([a.timed for a in each], [a.decode_s for a in each], seed=self.provenance.seed)
 
@@ -96,7 +109,7 @@ class EngineResult:
     def cycle_s(self) -> float | None:
         """What a round takes."""
         rounds = self.counted.rounds
-        return self.decode_s / rounds if rounds and self.decode_s else None
+        return self.decode_s / rounds if rounds and not self.held_back else None
 
     @property
     def answers_to_what_if(self) -> tuple[tuple[float, float], ...]:
@@ -105,6 +118,11 @@ class EngineResult:
         if length is None or speed is None:
             return ()
         return tuple((value, tokens_per_s_at(value, measured=length, tokens_per_s=speed)) for value in self.what_if)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What must be known of the figures, in words."""
+        return (*self.counted.notes, *self.notes, *([_HELD_BACK] if self.held_back else []))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -121,7 +139,7 @@ class EngineResult:
             "what_if": [{"accept_len": value, "tokens_per_s": worth} for value, worth in self.answers_to_what_if],
             "unmeasured": why_not_measured(self.answers),
             "engine": self.engine.to_dict(),
-            "notes": [*self.counted.notes, *self.notes],
+            "notes": list(self.remarks),
         }
 
     def _counts(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def measure(wire: Wire, up: Up, expected: Expected, asked: Asked) -> EngineResul
     for value in asked.what_if:
         check_reachable(value, shape.deepest if shape else 0)
     with understood(wire.name, server.url):
-        answers = tuple(_answers(wire, server, asked, told.served_as or expected.target, shape))
+        answers = tuple(_answers(wire, server, asked, told.served_as or expected.target.name, shape))
     if shape and any(answer.counts is None for answer in answers):
         what = "a metric is missing: neither its answers nor its counters tell how many rounds were run"
         raise ServerError(what, server.url, wire.without_counts())

@@ -83,12 +83,14 @@ def _measured(cell: Cell, measure: Measure) -> Outcome:
     except AuditError as error:
         return Outcome(cell, "failed", reason=str(error), took_s=time.monotonic() - begun)
     took = time.monotonic() - begun
+    if result.tokens_per_s is None:
+        return Outcome(cell, "failed", reason=f"no speed was measured: {'; '.join(result.remarks)}", took_s=took)
     return Outcome(cell, "done", result.to_dict(), start_s=result.engine.start_s, took_s=took)
 
 
 def _line(outcome: Outcome, left: float) -> str:
     speed = outcome.tokens_per_s
-    told = outcome.reason or (f"{speed:.1f} tokens/s" if speed else "no speed")
+    told = outcome.reason or f"{speed:.1f} tokens/s"
     return f"{outcome.cell.words}: {told}; up to {duration(left)} left" if left else f"{outcome.cell.words}: {told}"
 
 

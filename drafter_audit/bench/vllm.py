@@ -151,8 +151,10 @@ def _with_config(found: Told, config: Mapping[str, Any]) -> Told:
     return replace(
         found,
         target=at(config, "model_config", "model") or found.target,
+        target_revision=at(config, "model_config", "revision"),
         dtype=_plain(at(config, "model_config", "dtype")),
         drafter=drafting.get("model"),
+        drafter_revision=drafting.get("revision"),
         steps=drafting.get("num_speculative_tokens", 0),
         topk=1,
         simulated=_synthetic(drafting),

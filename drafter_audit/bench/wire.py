@@ -51,7 +51,9 @@ class Told:
     version: str | None = None
     served_as: str | None = None
     target: str | None = None
+    target_revision: str | None = None
     drafter: str | None = None
+    drafter_revision: str | None = None
     steps: int | None = None
     topk: int | None = None
     num_draft_tokens: int | None = None
@@ -62,7 +64,8 @@ class Told:
     env: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        for name in (self.version, self.served_as, self.target, self.drafter, self.dtype):
+        revisions = (self.target_revision, self.drafter_revision)
+        for name in (self.version, self.served_as, self.target, self.drafter, self.dtype, *revisions):
             if name is not None and not isinstance(name, str):
                 raise ValueError(f"{name!r} is no text")
         _check_counts(self.steps, self.topk, self.num_draft_tokens)

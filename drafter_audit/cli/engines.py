@@ -33,9 +33,14 @@ class Plan:
         them, where that is another name."""
         from drafter_audit.bench.believe import Expected
         from drafter_audit.bench.questions import served
+        from drafter_audit.bench.wire import Served
 
         return Expected(
-            target or served(self.target).name, drafter or served(self.spec.ref).name, shape, plain, self.most_steps
+            Served(target) if target else served(self.target),
+            Served(drafter) if drafter else served(self.spec.ref),
+            shape,
+            plain,
+            self.most_steps,
         )
 
     def watched(self, watch: Callable[[int], None]) -> Asked:

@@ -34,9 +34,8 @@ def _blocks(result: EngineResult, beside: Beside | None) -> Iterator[Block]:
     yield Lines(tuple(_answers(result)), "Answers")
     yield engine_lines(result.engine)
     yield measured_with(result.provenance)
-    notes = (*result.counted.notes, *result.notes)
-    if notes:
-        yield Lines(notes, "Notes")
+    if result.remarks:
+        yield Lines(result.remarks, "Notes")
 
 
 def _head(result: EngineResult) -> Iterator[str]:
@@ -61,8 +60,8 @@ def _head(result: EngineResult) -> Iterator[str]:
 def _worth(result: EngineResult) -> Iterator[str]:
     within = f", 95% interval {interval(result.tokens_per_s_interval, 1)}" if result.tokens_per_s_interval else ""
     yield f"{figure(result.tokens_per_s, 1)} tokens/s of one request at a time, after its first token{within}"
-    cycle = None if result.cycle_s is None else 1000 * result.cycle_s
-    yield f"a round takes {figure(cycle)} ms"
+    if result.cycle_s is not None:
+        yield f"a round takes {figure(1000 * result.cycle_s)} ms"
     for value, worth in result.answers_to_what_if:
         yield f"what if accept_len were {value:g}, at the same cycle: {worth:,.1f} tokens/s"
 
