@@ -153,6 +153,22 @@ def test_the_wiring_row_knows_damage_by_the_recorded_target(recording: str, tmp_
     assert "EMB-UNRELATED" in row(told, "wiring")["reason"]
 
 
+def test_the_wiring_row_warns_where_far_less_is_accepted_than_published(recording: str, tmp_path: Path) -> None:
+    """No lint and no wiring sees an attention at random; the project file beside the pair states 3.51 at 3 steps."""
+
+    def at_random(_: Config, weights: Weights) -> None:
+        for name in [name for name in weights if "self_attn" in name]:
+            made = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(7))
+            weights[name] = (made * weights[name].float().std()).bfloat16()
+
+    (tmp_path / "ours").mkdir()
+    planted(tmp_path / "ours", "at random", also={"at random": at_random})
+    _, told, _ = check(str(tmp_path / "ours"), "--recording", recording, "--wiring")
+    found = row(told, "wiring")
+    assert "states accept_len 3.51 at 3 steps" in found["reason"]
+    assert any("states accept_len 3.51" in warning for warning in found["details"]["warnings"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.name)
 def test_every_damage_fails_by_its_name_and_hides_no_other_row(damage: Damage, wide: str, tmp_path: Path) -> None:

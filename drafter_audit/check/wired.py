@@ -35,10 +35,12 @@ def wired(job: Job, row: Row) -> Row:
         "knobs": [fault.knob for fault in told.faults],
         "reasons": list(verdict.reasons),
         "todo": list(verdict.todo),
+        "warnings": list(verdict.warnings),
         "accept_len_best": told.best.accept_len_rounds,
         "fix_keys": sorted({key for edit in found.evidence.edits for key in _keys(edit.set)}),
     }
-    reason = "; ".join((verdict.name, *verdict.reasons[:2]))
+    warned = (f"warning: {each}" for each in verdict.warnings[:1])
+    reason = "; ".join((verdict.name, *verdict.reasons[:2], *warned))
     return replace(row, outcome=outcome, observed=verdict.name, reason=reason, details=details)
 
 

@@ -263,9 +263,9 @@ def _warnings(evidence: Evidence) -> Iterator[str]:
             yield f"{_without_states(found)}; they change how sure it is, and not what it drafts"
     if found.faults:
         yield from (f"see to this first, it may be what looks like a wiring: {each}" for each in evidence.suspected)
-    else:
-        yield from _undecided(found)
     yield from evidence.notes
+    if not found.faults:
+        yield from _undecided(found)
 
 
 def _undecided(found: Found) -> Iterator[str]:
