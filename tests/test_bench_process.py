@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -57,6 +59,8 @@ def test_a_signal_that_python_drops_ends_the_run_all_the_same(tmp_path) -> None:
 
 FORKING = """
 import os, signal, sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from drafter_audit.process import running
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -88,14 +92,31 @@ def interrupted(folder: Path, number: int) -> tuple[int, str]:
     """A run that gets a signal while it measures: its exit code and stderr."""
     plan = {**workers(folder), "verify_ms": 2000.0}
     words = launch(folder, "sglang", plan)
-    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *words], stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
-    while not list((folder / "logs").glob("*")) or "POST" not in next((folder / "logs").iterdir()).read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    run.send_signal(number)
-    _, said = run.communicate(timeout=30)
+    with started([sys.executable, "-m", "drafter_audit", *words]) as run:
+        until = time.monotonic() + 20
+        while not list((folder / "logs").glob("*")) or "POST" not in next((folder / "logs").iterdir()).read_text():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        run.send_signal(number)
+        _, said = run.communicate(timeout=30)
     return run.returncode, said
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """As from a terminal, whatever these tests are run by: behind `nohup` or `&` signals are ignored."""
+    taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    run = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in taken],
+    )
+    with run:
+        try:
+            yield run
+        finally:
+            run.kill()
 
 
 SLOW = pytest.mark.slow

@@ -114,7 +114,8 @@ def test_one_of_several_is_enough(capsys, ours, faulty, target):
         (["OURS", "--engine", "vllm@0.1"], 2, "too old"),
         (["LM", "--reading", "boundary"], 2, "lm, leave it out"),
         (["OURS", "--engine", "vllm", "--write-config", " "], 2, "no folder name"),
-        (["OURS", "--engine", "vllm", "--write-config", "new", "-o", "new/model.safetensors"], 2, "in the new folder"),
+        (["OURS", "--engine", "vllm", "--write-config", ".", "-o", "model.safetensors"], 2, "in the new folder"),
+        (["OURS", "--engine", "vllm", "--write-config", "new", "-o", "new/model.safetensors"], 2, "no folder there"),
         (["LM", "--engine", "vllm", "--write-config", "new"], 2, "not known to be a drafter"),
     ],
 )
