@@ -59,7 +59,8 @@ RUNS = """\
 
 What `make test-engines ENGINE_FIGURES=docs/engines_run.json` saw of vLLM's CPU build with the reference pair: 16
 prompts, up to 64 new tokens, greedy, float32, on two cores. The reference is the replay of a recording of the same
-prompts under the wiring that the release claims. Speeds are that machine's, with other work on it.
+prompts under the wiring that the release claims. Speeds are that machine's, and those of one run: from run to run they
+differ by as much as a half, so that they say nothing of which step count is the best.
 
 """
 COLUMNS = (
