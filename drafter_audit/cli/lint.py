@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
@@ -88,6 +89,7 @@ def lint(
     from drafter_audit.report.lint_view import lint_document, lint_result
     from drafter_audit.report.sink import emit
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads only spin, over the few rows that are read
     named, refs = named_engines(engines), named_or_here(drafters)
     if folder is not None:
         _check_alone(refs)
