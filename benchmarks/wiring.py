@@ -1,10 +1,11 @@
 """What the search for a drafter's wiring costs, as a multiple of the recording that it reads.
 
 A target answers prompts into a recording with every boundary; then every slot at every boundary and every value of
-every knob is tried on it. Both take turns in one process, and the median over the turns is judged, in processor time of
-one thread. Two kinds of pairs: the bundled one, healthy and with a planted fault, whose search goes on from what it
-found; and pairs with random weights of width 512, whose targets have more and more layers. There every wiring is about
-as bad as any other, so that as many as may outlive the race do.
+every knob is tried on it: the probe. The search goes on from what it confirms, a probe for each step. They take turns
+in one process, and the median over the turns is judged, in processor time of one thread. Two kinds of pairs: the
+bundled one, healthy and with a planted fault; and pairs with random weights of width 512, whose targets have more and
+more layers. There every wiring is about as bad as any other, so that as many as may outlive the race do, and the
+target's head is confirmed: two probes.
 
 Beyond a bound the exit code is 1. Run it from the checkout: `make bench`.
 """
@@ -50,9 +51,11 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Turn:
-    """Seconds of a recording and of the search on it, and how many wirings were tried, those not observable too."""
+    """Seconds of a recording, of a probe of all wirings on it and of the search, and how many wirings were tried, those
+    not observable too."""
 
     record: float
+    probe: float
     search: float
     tried: int
 
@@ -81,8 +84,10 @@ def measure(runs: int, sizes: Sizes) -> Iterator[Row]:
 
 
 def told(pair: str, found: Sequence[Turn], bound: float | None = None) -> Iterator[Row]:
-    yield Row(f"{pair}: search / record", statistics.median(turn.search / turn.record for turn in found), bound=bound)
+    yield Row(f"{pair}: probe / record", statistics.median(turn.probe / turn.record for turn in found), bound=bound)
+    yield Row(f"{pair}: search / record", statistics.median(turn.search / turn.record for turn in found))
     yield Row(f"{pair}: record, s", statistics.median(turn.record for turn in found))
+    yield Row(f"{pair}: probe, s", statistics.median(turn.probe for turn in found))
     yield Row(f"{pair}: search, s", statistics.median(turn.search for turn in found))
     yield Row(f"{pair}: wirings", found[0].tried)
 
@@ -98,11 +103,17 @@ def one_turn(pair: Pair, folder: Path, drafter: str, target: str | None, new: in
     asked = make.Settings(tuple(range(pair.target.num_layers + 1)), max_new_tokens=new)
     recorded = cpu_seconds(lambda: make.record(pair.target, pair.prompts, folder, asked))
     recording, tried = open_recording(folder), list[int]()
+    probed = cpu_seconds(lambda: probe_once(drafter, target, recording))
     searched = cpu_seconds(lambda: tried.append(wirings_tried(drafter, target, recording)))
     least = pair.target.num_layers * len(set(pair.drafter.wiring.boundaries or ()))
     if tried[0] < least:
         raise SystemExit(f"error: {tried[0]} wirings were tried, fewer than slots and boundaries alone are, {least}")
-    return Turn(recorded, searched, tried[0])
+    return Turn(recorded, probed, searched, tried[0])
+
+
+def probe_once(drafter: str, target: str | None, recording: Recording) -> None:
+    probe = open_probe(drafter, recording, steps=STEPS, target=target)
+    probe.attempts(probe.declared, probe.whole(probe.declared))
 
 
 def wirings_tried(drafter: str, target: str | None, recording: Recording) -> int:

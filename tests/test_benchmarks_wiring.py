@@ -29,10 +29,11 @@ SMALL = Sizes(bundled=2, random=2, prompt=4, recorded=6, judged=8, other=())
 def test_it_runs_on_small_sizes() -> None:
     rows = {row.name: row for row in measure(1, SMALL)}
     judged = {name for name, row in rows.items() if row.bound is not None}
-    assert judged == {"bundled: search / record", "random, 8 layers: search / record"}
+    assert judged == {"bundled: probe / record", "random, 8 layers: probe / record"}
     for pair in ("bundled", "bundled with ids -1", "random, 8 layers"):
-        spent = rows[f"{pair}: search, s"].ours, rows[f"{pair}: record, s"].ours
-        assert rows[f"{pair}: search / record"].ours == pytest.approx(spent[0] / spent[1])
+        for what in ("probe", "search"):
+            spent = rows[f"{pair}: {what}, s"].ours, rows[f"{pair}: record, s"].ours
+            assert rows[f"{pair}: {what} / record"].ours == pytest.approx(spent[0] / spent[1])
         assert rows[f"{pair}: wirings"].ours > 60
     assert BOUND == 1.0
 
