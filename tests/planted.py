@@ -42,6 +42,13 @@ def planted(folder: Path, *faults: str, also: Mapping[str, Plant] | None = None,
     return str(folder)
 
 
+def attention_at_random(_: Config, weights: Weights) -> None:
+    """Which neither lint nor another wiring tells from a trained one."""
+    for name in [name for name in weights if "self_attn" in name]:
+        made = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(7))
+        weights[name] = (made * weights[name].float().std()).bfloat16()
+
+
 # --- where each dialect has its keys
 
 

@@ -257,6 +257,12 @@ SHAPES = [
 ]
 
 
+def test_a_key_that_no_header_can_hold_is_said(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("KEY_OF_OURS", "schlüssel")
+    words = attach(tmp_path, "vllm", "http://127.0.0.1:9", "--api-key-env", "KEY_OF_OURS")
+    assert "no API key in that variable" in refused(capsys, words, code=2)
+
+
 @pytest.mark.parametrize(("engine", "plan"), SHAPES, ids=lambda value: str(value)[:60])
 def test_an_answer_of_another_shape_is_one_line(engine, plan, tmp_path, capsys) -> None:
     with serving(engine, plan) as url:

@@ -59,8 +59,6 @@ def test_a_signal_that_python_drops_ends_the_run_all_the_same(tmp_path) -> None:
 
 FORKING = """
 import os, signal, sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from drafter_audit.process import running
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))

@@ -160,7 +160,8 @@ def test_a_text_that_parts_without_a_tie_is_shown(tiny_recording, played, tmp_pa
     shown = " ".join(capsys.readouterr().out.split())
     assert "Beside the reference loop: healthy" in shown
     assert "19 of 20 answers are the recorded ones, token by token; 20 took the very rounds" in shown
-    assert f" answers leave the recorded text where there is no tie, {parted['id']} at token 17 first" in shown
+    parting = f"leave the recorded text where there is no tie, {parted['id']} at token 17 first"
+    assert f"1 of 20 answers {parting}" in shown
 
 
 def test_the_view_and_the_row_name_the_gap(tiny_recording, played, tmp_path, capsys) -> None:

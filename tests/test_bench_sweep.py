@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -52,6 +51,16 @@ def swept(capsys: pytest.CaptureFixture[str], command: list[str], code: int = 0)
     return json.loads(printed.out), printed.err
 
 
+def begun(command: list[str], awaited: Path) -> subprocess.Popen[bytes]:
+    """A sweep of its own process, that has got as far as to write `awaited`."""
+    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *command], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while not awaited.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return run
+
+
 def nearly(value: float) -> object:
     """The stand-in keeps its times on the average; a busy machine is late with the last piece of an answer."""
     return pytest.approx(value, rel=0.07)
@@ -89,13 +98,9 @@ QUICK = {"verify_ms": 1.0, "draft_ms": 0.1, "plain_ms": 1.0, "length": 12}
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, capsys) -> None:
     command = words(tmp_path, QUICK, "--steps", "1-2")
-    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *command], stderr=subprocess.DEVNULL)
     first = tmp_path / "night" / "cells" / "default-plain.json"
-    until = time.monotonic() + 20
-    while not first.exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    os.kill(run.pid, signal.SIGKILL)
+    run = begun(command, first)
+    run.kill()
     run.wait()
     before = first.read_bytes()
     told, said = swept(capsys, command)
@@ -114,6 +119,19 @@ def test_a_cell_that_fails_is_a_row_with_its_reason_and_is_tried_again(tmp_path,
     assert told["plain"][0]["status"] == "done"
     _, again = swept(capsys, words(tmp_path, bad, "--steps", "1"), code=3)
     assert "1 of 2 servers to start" in again
+
+
+@pytest.mark.parametrize(
+    ("plan", "more", "reason"),
+    [
+        ({**QUICK, "whole": True}, (), "no speed is told: answers came whole"),
+        (QUICK, ("--max-new-tokens", "1"), "no speed is told: no answer had a token after its first piece"),
+    ],
+)
+def test_a_cell_without_a_speed_is_none(plan, more, reason, tmp_path, capsys) -> None:
+    told, _ = swept(capsys, words(tmp_path, plan, "--steps", "1", *more), code=3)
+    assert (told["best"], told["plain"][0]["status"]) == (None, "failed")
+    assert reason in told["plain"][0]["reason"]
 
 
 def test_another_sweep_does_not_go_into_the_same_folder(tmp_path, capsys) -> None:
@@ -140,12 +158,7 @@ def test_with_a_recording_its_prompts_are_asked_and_hopeless_cells_are_not_start
 
 def test_two_sweeps_do_not_run_in_one_folder(tmp_path, capsys) -> None:
     command = words(tmp_path, {**QUICK, "ready_after": 600}, "--steps", "1")
-    run = subprocess.Popen([sys.executable, "-m", "drafter_audit", *command], stderr=subprocess.DEVNULL)
-    log = tmp_path / "night" / "logs" / "default-plain.log"
-    until = time.monotonic() + 20
-    while not log.exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    run = begun(command, tmp_path / "night" / "logs" / "default-plain.log")
     try:
         assert main(command) == 2
         assert "another run is at work in it" in capsys.readouterr().err
@@ -164,6 +177,7 @@ def test_two_sweeps_do_not_run_in_one_folder(tmp_path, capsys) -> None:
         {"result": None},
         {"result": 5},
         {"result": {"tokens_per_s": "fast", "steps": 1, "rounds": 1, "tokens": 2, "cycle_s": 1.0, "accept_len": 1.0}},
+        {"result": {"tokens_per_s": None, "steps": 1, "rounds": 1, "tokens": 2, "cycle_s": 1.0, "accept_len": 1.0}},
         {"result": {"steps": 1}},
         {"result": {"accept_len": float("nan")}},
     ],

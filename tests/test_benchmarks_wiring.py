@@ -29,7 +29,7 @@ SMALL = Sizes(bundled=2, random=2, prompt=4, recorded=6, judged=8, other=())
 def test_it_runs_on_small_sizes() -> None:
     rows = {row.name: row for row in measure(1, SMALL)}
     judged = {name for name, row in rows.items() if row.bound is not None}
-    assert judged == {"bundled: probe / record", "random, 8 layers: probe / record"}
+    assert judged == {"bundled: probe / record", "bundled: search / record", "random, 8 layers: probe / record"}
     for pair in ("bundled", "bundled with ids -1", "random, 8 layers"):
         for what in ("probe", "search"):
             spent = rows[f"{pair}: {what}, s"].ours, rows[f"{pair}: record, s"].ours

@@ -19,7 +19,7 @@ import drafter_audit
 from drafter_audit.cli.main import main
 from tests.check_damages import DAMAGES, Damage
 from tests.hub import Hub
-from tests.planted import TINY, Config, Weights, planted
+from tests.planted import TINY, Config, Weights, attention_at_random, planted
 from tests.test_target_ranks import torchrun
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,14 +155,8 @@ def test_the_wiring_row_knows_damage_by_the_recorded_target(recording: str, tmp_
 
 def test_the_wiring_row_warns_where_far_less_is_accepted_than_published(recording: str, tmp_path: Path) -> None:
     """No lint and no wiring sees an attention at random; the project file beside the pair states 3.51 at 3 steps."""
-
-    def at_random(_: Config, weights: Weights) -> None:
-        for name in [name for name in weights if "self_attn" in name]:
-            made = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(7))
-            weights[name] = (made * weights[name].float().std()).bfloat16()
-
     (tmp_path / "ours").mkdir()
-    planted(tmp_path / "ours", "at random", also={"at random": at_random})
+    planted(tmp_path / "ours", "at random", also={"at random": attention_at_random})
     _, told, _ = check(str(tmp_path / "ours"), "--recording", recording, "--wiring")
     found = row(told, "wiring")
     assert "states accept_len 3.51 at 3 steps" in found["reason"]

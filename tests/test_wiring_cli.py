@@ -13,7 +13,7 @@ import torch
 import drafter_audit
 from drafter_audit.cli.main import main
 from drafter_audit.engines.base import merged
-from tests.planted import planted
+from tests.planted import attention_at_random, planted
 
 PACK = Path(drafter_audit.__file__).with_name("prompts") / "pack.jsonl"
 EVERY = 4
@@ -162,12 +162,6 @@ def for_another_target(config, weights):
     turns = (torch.linalg.qr(torch.randn(128, 128, generator=made))[0] for _ in range(3))
     blocks = weights["fc.weight"].float().chunk(3, dim=1)
     weights["fc.weight"] = torch.cat([b @ turn for b, turn in zip(blocks, turns, strict=True)], dim=1).bfloat16()
-
-
-def attention_at_random(config, weights):
-    for name in [name for name in weights if "self_attn" in name]:
-        made = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(7))
-        weights[name] = (made * weights[name].float().std()).bfloat16()
 
 
 def layer_norm_of_ones(config, weights):

@@ -13,9 +13,9 @@ from drafter_audit.bench.listener import listener, telling
 from drafter_audit.bench.wire import Served, Told, Wire, understood
 from drafter_audit.errors import ServerError
 from drafter_audit.measure.shape import Shape
+from drafter_audit.sources.reference import is_commit
 
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/([0-9a-f]{40}\b)?")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _contradictions(told: Told, expected: Expected) -> Iterator[tuple[str, str]]
             "name its drafter, or what it calls that with --served-drafter",
         )
     for what, asked, served in _revisions(told, expected):
-        if served != asked and _COMMIT.fullmatch(asked) and _COMMIT.fullmatch(served or ""):
+        if served != asked and is_commit(asked) and is_commit(served):
             yield f"its {what} is of commit {served}, not {asked}", "start it with the one that is asked for"
     if expected.most_steps is not None and (told.steps or 0) > expected.most_steps:
         what = f"it runs {told.steps} steps, and the recording looks {expected.most_steps} tokens ahead"

@@ -155,6 +155,6 @@ def _checked(held: Outcome) -> Outcome:
     return held
 
 
-_COUNTED = ("steps", "rounds", "tokens")
-_MEASURED = ("tokens_per_s", "cycle_s", "accept_len")
+_COUNTED = ("steps", "rounds", "tokens", "tokens_per_s")
+_MEASURED = ("cycle_s", "accept_len")
 """Of a measured cell's result; the latter may be null."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drafter_audit.secrets import is_secret
-
 _SHOWN = ("NCCL_", "SGLANG_", "SIMULATE_ACC", "VLLM_", "CUDA_", "TORCH_", "GLOO_", "UCX_", "OMP_", "HIP_", "ROCR_")
 
 
@@ -33,5 +31,5 @@ def listener(port: int, engine: str) -> Listener | None:
 
 
 def telling(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that decide how an engine runs, without secrets."""
-    return {name: env[name] for name in sorted(env) if name.startswith(_SHOWN) and not is_secret(name)}
+    """The variables that decide how an engine runs, secrets too."""
+    return {name: env[name] for name in sorted(env) if name.startswith(_SHOWN)}

@@ -20,7 +20,8 @@ Interval = tuple[float, float]
 _LEAST_CYCLE_S = 1e-4
 """A tenth of the shortest cycle of any engine's."""
 
-_HELD_BACK = "speeds are not told: answers came whole, or were held back on the way, as by a proxy"
+_HELD_BACK = "no speed is told: answers came whole, or were held back on the way, as by a proxy"
+_ONE_PIECE = "no speed is told: no answer had a token after its first piece"
 
 
 @dataclass(frozen=True)
@@ -85,22 +86,27 @@ class EngineResult:
         return sum(answer.decode_s for answer in self.answers)
 
     @property
-    def held_back(self) -> bool:
-        """Whether the pieces came faster than any target verifies: then nobody knows when they were made."""
-        timed = sum(answer.timed for answer in self.answers)
-        return self.decode_s < _LEAST_CYCLE_S * (self.counted.rounds or timed)
+    def _timed(self) -> int:
+        return sum(answer.timed for answer in self.answers)
+
+    @property
+    def no_speed(self) -> str | None:
+        """Why no speed is told: when pieces were made nobody knows that came faster than any target verifies."""
+        cycles = self.counted.rounds or self.counted.tokens - len(self.answers)
+        if self.decode_s < _LEAST_CYCLE_S * cycles:
+            return _HELD_BACK
+        return None if self._timed else _ONE_PIECE
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Of one request at a time, after its first token; None where answers came whole."""
-        timed = sum(answer.timed for answer in self.answers)
-        return timed / self.decode_s if timed and not self.held_back else None
+        """Of one request at a time, after its first token; None where there is `no_speed`."""
+        return self._timed / self.decode_s if self.no_speed is None else None
 
     @cached_property
     def tokens_per_s_interval(self) -> Interval | None:
         from drafter_audit.measure.bootstrap import ratio_interval
 
-        if self.tokens_per_s is None:
+        if self.no_speed is not None:
             return None
         each = [answer for answer in self.answers if answer.timed and answer.decode_s]
         return ratio_interval([a.timed for a in each], [a.decode_s for a in each], seed=self.provenance.seed)
@@ -109,7 +115,7 @@ class EngineResult:
     def cycle_s(self) -> float | None:
         """What a round takes."""
         rounds = self.counted.rounds
-        return self.decode_s / rounds if rounds and not self.held_back else None
+        return self.decode_s / rounds if rounds and self.no_speed is None else None
 
     @property
     def answers_to_what_if(self) -> tuple[tuple[float, float], ...]:
@@ -122,7 +128,7 @@ class EngineResult:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What must be known of the figures, in words."""
-        return (*self.counted.notes, *self.notes, *([_HELD_BACK] if self.held_back else []))
+        return (*self.counted.notes, *self.notes, *([self.no_speed] if self.no_speed else []))
 
     def to_dict(self) -> dict[str, Any]:
         return {

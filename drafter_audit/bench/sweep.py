@@ -83,8 +83,8 @@ def _measured(cell: Cell, measure: Measure) -> Outcome:
     except AuditError as error:
         return Outcome(cell, "failed", reason=str(error), took_s=time.monotonic() - begun)
     took = time.monotonic() - begun
-    if result.tokens_per_s is None:
-        return Outcome(cell, "failed", reason=f"no speed was measured: {'; '.join(result.remarks)}", took_s=took)
+    if result.no_speed is not None:
+        return Outcome(cell, "failed", reason=result.no_speed, took_s=took)
     return Outcome(cell, "done", result.to_dict(), start_s=result.engine.start_s, took_s=took)
 
 

@@ -35,13 +35,13 @@ class EngineOptions:
 
     @property
     def api_key(self) -> str | None:
-        """Raises UsageError where the variable that is named holds none."""
+        """Raises UsageError where the variable that is named holds none, or what no header can hold."""
         import os
 
         if self.api_key_env is None:
             return None
         key = os.environ.get(self.api_key_env, "").strip()
-        if not key:
+        if not (key.isascii() and key.isprintable() and key):
             raise UsageError("no API key in that variable", f"--api-key-env {self.api_key_env}", "set and export it")
         return key
 

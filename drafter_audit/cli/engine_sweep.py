@@ -13,7 +13,7 @@ from drafter_audit.cli.engine_options import NO_VARIABLES, EngineOptions, env_se
 from drafter_audit.cli.given import refuse
 from drafter_audit.cli.options import gathered
 from drafter_audit.cli.prompt_options import OF_ANSWERS, Answers, answer_options
-from drafter_audit.cli.recording_options import Recorded, only_with_dumps, replayed
+from drafter_audit.cli.recording_options import OF_DUMPS, Recorded, replayed
 
 if TYPE_CHECKING:
     from drafter_audit.bench.cells import Cell, Outcome, Store
@@ -78,7 +78,7 @@ def check_options(context: click.Context, engine: EngineOptions, recorded: Recor
         refuse(context, (*_OF_SERVERS, *OF_ANSWERS), "says how servers are measured, and none is", "add --engine")
         return
     refuse(context, _OF_TREES, "asks for trees, and servers are swept over chains", "leave it out, or use bench")
-    only_with_dumps(context)
+    refuse(context, OF_DUMPS, "says what dumps hold, and servers are asked what a recording was", "leave it out")
     refuse(context, _OF_REPLAY, "gives a cost, and with --engine it is measured", "leave it out")
     if recorded.folders:
         refuse(context, OF_ANSWERS, "says what is asked, and the recording says that", "leave it out")

@@ -86,7 +86,7 @@ OF_A_RUN = (
     *OF_ANSWERS,
     *("what_if", "device_map", "offload_folder", "trust_remote_code", "rank_timeout", "keep", "confirm_live"),
 )
-_OF_DUMPS = ("boundaries", "match")
+OF_DUMPS = ("boundaries", "match")
 
 
 def only_with_a_target(context: click.Context) -> None:
@@ -98,9 +98,9 @@ def only_with_a_target(context: click.Context) -> None:
 
 
 def only_with_dumps(context: click.Context) -> None:
-    """Raises UsageError for an option that says what dumps hold, where none are named or taken."""
+    """Raises UsageError for an option that says what dumps hold, where none are named."""
     why = "says what dumps hold, and --recording names none"
-    refuse(context, _OF_DUMPS, why, "leave it out, or name a folder of dumps with --recording")
+    refuse(context, OF_DUMPS, why, "leave it out, or name a folder of dumps with --recording")
 
 
 def opened(

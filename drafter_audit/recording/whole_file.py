@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -40,12 +41,16 @@ def whole_file(path: Path) -> Iterator[Path]:
         shutil.rmtree(parts, ignore_errors=True)
 
 
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
+"""What a file system without locks answers; one over a network may want a file that is open for writing."""
+
+
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Holds `folder`, made where it is not there, for this process until it ends in whatever way: two runs in it would
-    take each other's machine and files. Where a file system knows no locks, nothing is held.
+    take each other's machine and files. Where a file system knows no locks, as some over a network, nothing is held.
 
-    Raises UsageError where another run holds it, AuditError where it cannot be made.
+    Raises UsageError where another run holds it, AuditError where it cannot be made or held.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +68,10 @@ def alone(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             mend = "wait until that has ended, or name another folder"
             raise UsageError("another run is at work in it", str(folder), mend) from error
-        except OSError:
-            pass
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                what = f"cannot be held for this run: {error.strerror}"
+                raise AuditError(what, str(folder), "choose another folder") from error
         yield
     finally:
         os.close(descriptor)

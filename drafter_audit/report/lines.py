@@ -80,5 +80,5 @@ def error_line(text: str, what: str, place: str) -> int:
     lines = list(_keys(text))
     here = [(number, key) for number, table, key, _ in lines if table == place]
     anywhere = [(number, key) for number, _, key, _ in lines]
-    found = (number for number, key in (*here, *anywhere[: 0 if here else None]) if words and key == words[1])
+    found = (number for number, key in here or anywhere if words and key == words[1])
     return next(found, here[0][0] if here else 1)

@@ -17,10 +17,10 @@ from drafter_audit.wiring.evidence import Claim
 from drafter_audit.wiring.profile import Group, Profile
 from drafter_audit.wiring.result import Found, SlotCurve, Standing, Tried
 from drafter_audit.wiring.signs import signs
+from drafter_audit.wiring.verdict import few
 
 _SHOWN = 12
 """Hypotheses in the table; all are in the JSON."""
-_NAMED = 3  # values in one cell
 
 
 def wiring_document(lint: Lint, checked: Checked) -> Document:
@@ -189,14 +189,9 @@ def _not_observable(found: Found) -> Iterator[Table]:
     hidden: dict[tuple[str, str], list[str]] = {}
     for one in found.not_observable:
         hidden.setdefault((one.knob, one.reason), []).append(plain(one.value))
-    rows = tuple((knob, _few(values), escape(reason)) for (knob, reason), values in hidden.items())
+    rows = tuple((knob, few(values, "; "), escape(reason)) for (knob, reason), values in hidden.items())
     if rows:
         yield Table(("knob", "value", "why it cannot be told"), rows, "Not observable")
-
-
-def _few(values: list[str]) -> str:
-    more = f", and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
-    return "; ".join(values[:_NAMED]) + more
 
 
 def _measured_on(checked: Checked) -> Iterator[str]:

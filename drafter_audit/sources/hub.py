@@ -21,12 +21,11 @@ from drafter_audit.sources.hub_files import (
     cached_file,
     download,
     fetch_range,
-    is_commit,
     list_repo,
     remote_size,
 )
 from drafter_audit.sources.names import leaves_folder
-from drafter_audit.sources.reference import Reference
+from drafter_audit.sources.reference import Reference, is_commit
 
 _PARALLEL_DOWNLOADS = 4
 

@@ -37,12 +37,12 @@ from drafter_audit.sources import kept
 from drafter_audit.sources.client import CutShortError, attempt
 from drafter_audit.sources.hub_errors import Place, explain, offline
 from drafter_audit.sources.local import LocalSource
+from drafter_audit.sources.reference import is_commit
 
 T = TypeVar("T")
 
 _TOOL = "drafter-audit"
 _MAIN = "main"
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -57,11 +57,6 @@ class Listing:
     commit: str
     files: Mapping[str, int | None]
     complete: bool
-
-
-def is_commit(revision: str | None) -> bool:
-    """Whether `revision` is a full commit hash, which no branch or tag can move."""
-    return revision is not None and _COMMIT.fullmatch(revision) is not None
 
 
 def list_repo(place: Place) -> Listing:

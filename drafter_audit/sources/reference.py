@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -31,6 +32,14 @@ ACCEPTED = (
 )
 _DATASETS = "give a JSONL file, hf://datasets/org/name[@revision][/file.jsonl], or a huggingface.co URL of a dataset"
 _HUB_HOSTS = ("huggingface.co/", "www.huggingface.co/", "hf.co/")
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether `revision` is a full commit hash, which no branch or tag can move."""
+    return revision is not None and _COMMIT.fullmatch(revision) is not None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,16 @@ which is whole, has 1%."""
 
 
 _NAMED = 3  # of what one line lists
+
+
+def few(names: Sequence[str], between: str) -> str:
+    """The first of them, and how many more.
+
+    >>> few(["a", "b", "c", "d"], "; ")
+    'a; b; c, and 1 more'
+    """
+    more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return between.join(names[:_NAMED]) + more
 
 
 @dataclass(frozen=True)
@@ -272,8 +282,7 @@ def _undecided(found: Found) -> Iterator[str]:
     told = [(each.name, each.prompts_needed) for each in found.hypotheses if each.outcome == "indistinguishable"]
     names = [f"{name} (about {needed} prompts would tell)" for name, needed in told if needed is not None]
     if names:
-        more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"undecided: {', '.join(names[:_NAMED])}{more}"
+        yield f"undecided: {few(names, ', ')}"
 
 
 def _harmless(evidence: Evidence) -> Iterator[str]:
